@@ -16,7 +16,7 @@ from .._core.reverse import has_nan
 from ..replay.buffer_pool import packed
 from ..replay.cached_program import EMITTER, CachedProgram
 from ..replay.fusion.compiled_groups import CallMemory, GroupCode
-from ..replay.fusion.loops import ArrayAccess
+from ..replay.fusion.nests import ArrayAccess
 from ..replay.program import HEARD
 from ..replay.scalar_graph import Exact
 from ._coefficients import DIRECTION, LinearCoefficients, NotLinear

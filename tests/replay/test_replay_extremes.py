@@ -6,7 +6,8 @@ import pytest
 import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.replay import emitted
-from tapegrad.replay.fusion import compiled_groups
+from tapegrad.replay.fusion import compiled_groups, loops
+from tapegrad.replay.fusion.register_tiles import tile_of
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(37, 53))
@@ -194,3 +195,67 @@ def test_equal_eigenvalues_are_not_replayed(f):
         np.testing.assert_allclose(p.grad(a), tg.grad(f)(a), rtol=1e-10, atol=1e-12)
         assert np.isfinite(p.grad(a)).all()
     assert "equal eigenvalues or singular values" in p.report()
+
+
+def tiles(monkeypatch):
+    """How many sums kept their cells in registers, as a list that grows."""
+    found = []
+
+    def counted(nest, operations):
+        found.append(tile_of(nest, operations))
+        return found[-1]
+
+    monkeypatch.setattr(loops, "tile_of", counted)
+    monkeypatch.setattr(compiled_groups, "CODES", {})
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("shape", [(43, 5), (43, 1, 5), (41, 2, 3), (67, 13), (9, 4, 4, 2), (150, 1)])
+def test_sums_over_leading_axes(shape, dtype, monkeypatch):
+    found = tiles(monkeypatch)
+    rng = np.random.default_rng(3)
+    x, row, cell = (
+        rng.normal(size=s).astype(dtype) for s in (shape, (shape[0], *[1] * (len(shape) - 1)), shape[1:])
+    )
+    mask, count = (
+        rng.random(cell.shape[:-1] + (1,)) < 0.5,
+        rng.integers(-3, 4, shape) if dtype == "f8" else x[::-1],
+    )
+
+    def f(x):
+        y = np.where(mask, x * row, x - cell) * count
+        return y.sum(axis=0), (y * y).max(axis=0), y, y.sum()
+
+    points = x, -x, np.asfortranarray(x), x[::-1]
+    for point in points:
+        grouped(f, point, rtol=1e-11 if dtype == "f8" else 2e-3)
+    assert [tile for tile in found if tile] or shape[-1] == 1
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("shape", [(43, 5), (6, 7, 8), (300, 2), (3, 90)])
+def test_truth_values_are_counted(shape, dtype):
+    x = np.random.default_rng(4).normal(size=shape).astype(dtype)
+
+    def f(x):
+        near = abs(x) < 0.7
+        first, last = near.sum(axis=0), near.sum(axis=-1, keepdims=True)
+        return first, last, near.sum(), (x / (last + 1)).sum(axis=0), x * first
+
+    other = np.full_like(x, np.nan)
+    grouped(
+        f, x, -x * 2, other, np.zeros_like(x), names={"sum", "less"}, rtol=1e-12 if dtype == "f8" else 1e-4
+    )
+
+
+def test_a_sum_over_leading_axes_adds_row_after_row(monkeypatch):
+    """A nan or an infinite value reaches its own cell only, and the order of a sum is that of NumPy."""
+    found = tiles(monkeypatch)
+    x = np.random.default_rng(5).normal(size=(200, 50))
+    other = x.copy()
+    other[3, 4], other[150, 49] = np.nan, np.inf
+    p = tg.prepare(lambda x: (x * 3).sum(axis=0), x, compile=True)
+    for point in (x, x, other, -x):
+        np.testing.assert_array_equal(p.value(point), (point * 3).sum(axis=0))
+    assert found[0].rows == 1

@@ -25,12 +25,14 @@ from ..costs import (
     OPERATION_NS,
     PASS_ELEMENT_NS,
     SLOW_ELEMENT_NS,
+    SUMMED_ROW_NS,
     WRITE_NS,
 )
 from ..record.instructions import ufunc_of
 from ..record.settings_keys import settings_key
 from ..scalar_graph import Exact, of_truth
-from .loops import STARTS, ArrayAccess, Loops, Nest
+from .loops import Loops
+from .nests import STARTS, ArrayAccess, Nest
 from .regions import Element, RegionView, WrittenSum, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
@@ -92,6 +94,8 @@ class Group:
                     saved += (WRITE_NS if type(d) is RegionView else CALL_NS) + (
                         PASS_ELEMENT_NS + OPERATION_NS * d.cost
                     ) * size
+                    if type(d) is SummedValue and len(d.shape) - 1 in d.axes:
+                        saved += SUMMED_ROW_NS * math.prod(self.shown[k][1])
         return (
             saved
             - GROUP_ENTRY_NS
@@ -245,10 +249,10 @@ class GroupCode:
                 self.parts[k].append((list(self.nests.values()).index(nest), len(nest.sums)))
                 nest.sums.append((node, d.how))
             else:
-                first = sum([place[a][0] * own[a] for a in kept])
-                nest.partial.append(
-                    (node, ArrayAccess(self.table[k], first, tuple([own.get(a, 0) for a in axes])), d.how)
-                )
+                first, dtype = sum([place[a][0] * own[a] for a in kept]), self.shown[k][3]
+                steps = tuple([own.get(a, 0) for a in axes])
+                access = ArrayAccess(self.table[k], first, steps, False, whole_bits(dtype))
+                nest.partial.append((node, access, d.how))
 
     def node(self, nest: Nest, k: int, place: tuple) -> int:
         """The node of value k at this place: what is asked for is found from the last instruction to the
@@ -314,9 +318,7 @@ class GroupCode:
                 for d in range(len(nest.extents))
             ]
         )
-        access = ArrayAccess(
-            self.table[a], first, steps, dtype == BOOL, 8 * dtype.itemsize if dtype in INTEGERS else 0
-        )
+        access = ArrayAccess(self.table[a], first, steps, dtype == BOOL, whole_bits(dtype))
         node = self.g.input("y", 0, (access.pointer, first, steps))
         node = self.g.raw("ne", node, self.g.zero) if access.truth else node
         nest.loads.setdefault(node, access)
@@ -369,6 +371,11 @@ class GroupCode:
         head = f"def call({', '.join(['state', *names.values(), *places])}):\n"
         exec(compile(head + "".join([f"    {line}\n" for line in lines]), "<tapegrad group>", "exec"), space)
         return space["call"]
+
+
+def whole_bits(dtype: np.dtype) -> int:
+    """The bits of an integer; of other numbers 0."""
+    return 8 * dtype.itemsize if dtype in INTEGERS else 0
 
 
 def argument_form(d: Any, a: int) -> tuple | None:

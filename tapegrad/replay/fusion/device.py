@@ -17,7 +17,7 @@ from ...kernels.emit import elementary
 from ...kernels.emit.cuda_builder import BITS, HEAD, CudaBuilder, device_function
 from ..costs import BLOCK_THREADS, LAUNCH_BLOCKS
 from .compiled_groups import BOOL, FLOATS, Group, GroupCode, layout
-from .loops import Nest
+from .nests import Nest
 
 TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "int"}
 

@@ -30,7 +30,7 @@ from .device import DeviceCode, worth
 from .regions import Element, RegionView, WrittenSum, broadcast, cuts_of, moved_region, spread_of, view_region
 from .row_products import RowGroup, join_products, split_by_rows
 
-F8 = np.dtype("f8")
+F8, I8 = np.dtype("f8"), np.dtype("i8")
 EXTREMES = ("max", "min")
 
 
@@ -75,8 +75,9 @@ class GroupDefinitions:
         return k in self.ends or any([self.known[u] is None for u in self.users.get(k, ())])
 
     def float_of(self, k: int, i: Instruction) -> Any:
-        """The dtype of the numbers of an instruction."""
-        return next((self.shown[a][3] for a in (k, *i.args) if self.shown[a][3] in FLOATS), None)
+        """The dtype of the numbers of an instruction; truth values are counted in numbers of 64 bits."""
+        found = [self.shown[a][3] for a in (k, *i.args) if self.shown[a][3] in FLOATS]
+        return found[0] if found else F8 if self.shown[k][3] == I8 else None
 
     def is_constant(self, a: int) -> bool:
         return self.constant(a) is not None
@@ -144,10 +145,15 @@ class GroupDefinitions:
     def sum(self, k: int, i: Instruction) -> Any:
         x = i.args[0]
         _, shape, _, dtype, _ = self.shown[x]
-        if not self.is_ours(x) or math.prod(shape) < self.small or self.shown[k][3] != dtype:
+        counted = dtype == BOOL and i.reduces == "add" and self.extended
+        if (
+            not self.is_ours(x)
+            or math.prod(shape) < self.small
+            or self.shown[k][3] != (I8 if counted else dtype)
+        ):
             return None
         how, bits = i.reduces or "", self.bits(x)
-        if bits not in FLOATS:
+        if bits is None or (bits not in FLOATS and not counted):
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]
         axes = (
@@ -157,6 +163,7 @@ class GroupDefinitions:
         )
         few = (
             how == "add"
+            and not counted
             and len(axes) < len(shape)
             and math.prod([shape[a] for a in axes]) <= WRITTEN_OUT_TERMS
         )
@@ -164,7 +171,7 @@ class GroupDefinitions:
             return WrittenSum(x, shape, axes, keepdims)
         if (
             len(axes) == len(shape)
-            and keepdims
+            and (keepdims or counted)
             or self.on_device
             and (len(axes) < len(shape) or not shape or how != "add")
         ):

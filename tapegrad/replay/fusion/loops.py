@@ -8,310 +8,13 @@ its partial sums in a place of its own. So the bits do not depend on threads. Ar
 written."""
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
 
 import llvmlite.binding as llvm
 
-from ...kernels.emit import elementary
-from ...kernels.emit.block_code import Affine
-from ...kernels.emit.llvm_builder import WIDE, Builder, function_text
-from ...kernels.launch.cpu import HEADER
-from ..costs import ITEM_ELEMENTS, VECTOR_OPERATIONS
+from ...kernels.emit.llvm_builder import Builder, function_text
 from ..scalar_graph import Exact
-
-STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # the reduction of no elements
-
-
-@dataclass
-class ArrayAccess:
-    """Where an array is read or written: its number in the table, and offsets in bytes."""
-
-    pointer: int
-    first: int
-    strides: tuple
-    truth: bool = False
-    whole: int = 0  # bits, if its elements are integers
-
-
-@dataclass
-class Nest:
-    """A loop nest over `extents`.
-
-    Attributes
-    ----------
-    loads : node -> ArrayAccess
-    numbers : node -> place among the numbers
-    stores : list of (node, ArrayAccess)
-    sums : list of (node, how), for full sums and extremes
-    partial : list of (node, ArrayAccess, how), for sums over axes; strides are 0 along these axes
-    checks : nodes that must be finite
-    """
-
-    extents: tuple
-    bits: int
-    loads: dict = field(default_factory=dict)
-    numbers: dict = field(default_factory=dict)
-    stores: list = field(default_factory=list)
-    sums: list = field(default_factory=list)
-    partial: list = field(default_factory=list)
-    checks: list = field(default_factory=list)
-    known: dict = field(default_factory=dict)  # (value, place) -> its node
-
-    @property
-    def accesses(self) -> list:
-        return [*self.loads.values(), *[a for _, a in self.stores], *[a for _, a, _ in self.partial]]
-
-
-class Order:
-    """The order of the loops of a nest, and how its work is cut into items. Neighbouring loops become one
-    where all arrays allow."""
-
-    def __init__(self, nest: Nest):
-        self.nest, size = nest, nest.bits // 8
-        dims = [d for d, n in enumerate(nest.extents) if n != 1]
-        accesses = nest.accesses
-        dims.sort(key=lambda d: -sum([abs(a.strides[d]) for a in accesses]))
-        if len(dims) > 1:
-            inner = min(dims, key=lambda d: (self.cost(d, accesses, size), -dims.index(d)))
-            dims.remove(inner)
-            dims.append(inner)
-        merged: list = []
-        for d in dims:
-            n = nest.extents[d]
-            if merged and all([s[merged[-1][1]] == s[d] * n for s in [a.strides for a in accesses]]):
-                merged[-1] = (merged[-1][0] * n, d)
-            else:
-                merged.append((n, d))
-        merged = merged or [(1, None)]
-        self.extents = [n for n, _ in merged]
-        self.dims = [d for _, d in merged]
-        self.inner = self.extents[-1]
-        self.rows = self.extents[-2] if len(merged) > 1 else 1
-        self.outer = self.extents[:-2]
-        if nest.partial:  # sums over axes: items that follow each other
-            self.columns, self.together, self.items = self.inner, self.rows, math.prod(self.outer)
-        else:
-            self.columns = ITEM_ELEMENTS if self.inner > ITEM_ELEMENTS else self.inner
-            self.together = min(max(ITEM_ELEMENTS // self.columns, 1), self.rows)
-            self.items = (
-                math.prod(self.outer) * -(-self.rows // self.together) * -(-self.inner // self.columns)
-            )
-
-    def cost(self, d: int, accesses: list, size: int) -> float:
-        """Return the cost of an element if loop d is the innermost one."""
-        n = self.nest.extents[d]
-        width = min(16, 1 << (n - 1).bit_length())
-        each = sum([{0: 0.2, size: 1.0}.get(a.strides[d], 5.0) for a in accesses])
-        return -(-n // width) * each / n
-
-    def stride(self, a: ArrayAccess, level: int) -> int:
-        d = self.dims[level]
-        return 0 if d is None else a.strides[d]
-
-
-class NestText:
-    """The text of one nest."""
-
-    def __init__(self, g: Exact, nest: Nest, name: str, places: dict):
-        self.g, self.nest, self.name, self.places = g, nest, name, places
-        self.order = order = Order(nest)
-        self.size = nest.bits // 8
-        outs = [n for n, *_ in (*nest.stores, *nest.partial, *nest.sums)] + nest.checks
-        self.code = [
-            n
-            for n in g.reach(outs, nest.loads)
-            if n not in nest.loads and g.op[n] not in ("in", "const", "bool")
-        ]
-        most = 128 // self.size if len(self.code) <= VECTOR_OPERATIONS else 64 // self.size
-        self.W = min(most, 1 << (order.inner - 1).bit_length())
-        self.b = Builder(self.W, nest.bits)
-
-    def moved(self, base: str, stride: int, count: str) -> str:
-        if stride == 0 or count == "0":
-            return base
-        return self.b(f"getelementptr i8, ptr {base}, i64 {self.b(f'mul i64 {count}, {stride}')}")
-
-    def text(self) -> str:
-        b, nest = self.b, self.nest
-        line = b.lines.append
-        self.bases = [data(b, a.pointer) for a in nest.accesses]
-        self.fixed: dict = {}
-        numbers = pointer(b, self.places["numbers"]) if nest.numbers else ""
-        for node, k in nest.numbers.items():
-            at = b(f"getelementptr {b.real}, ptr {numbers}, i64 {k}")
-            self.fixed[node] = b.spread(b.read_number(at))
-        self.totals = [b.slot() for _ in nest.sums]
-        self.bad = b.slot(b.B) if nest.checks else ""
-        if nest.checks:
-            line(f"  store {b.B} zeroinitializer, ptr {self.bad}")
-        sums = pointer(b, self.places["sums"]) if nest.sums else ""
-        with b.range(Affine(0, {"%from": 1}), Affine(0, {"%to": 1})) as u:
-            self.item(b.count(u))
-            if nest.sums:
-                first = b(f"mul i64 {b.count(u)}, {len(nest.sums) * self.W}")
-                for k, slot in enumerate(self.totals):
-                    at = b(f"add i64 {first}, {self.places[self.name] + k * self.W}")
-                    b.store(b.read(slot), b(f"getelementptr {b.real}, ptr {sums}, i64 {at}"))
-        if nest.checks:
-            self.report()
-        head = f"internal void @{self.name}(ptr %table, i64 %from, i64 %to) {WIDE}"
-        return function_text(head, [*b.slots, *b.lines])
-
-    def report(self) -> None:
-        """Set the flag, which threads share, if a checked value was not finite."""
-        b, line = self.b, self.b.lines.append
-        found = b(f"load {b.B}, ptr {self.bad}")
-        if self.W > 1:
-            found = b(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({b.B} {found})")
-        line(f"  br i1 {found}, label %bad, label %good\nbad:")
-        line(f"  store i64 1, ptr {pointer(b, self.places['flag'])}\n  br label %good\ngood:")
-
-    def item(self, u: str) -> None:
-        b, order = self.b, self.order
-        across, down = -(-order.inner // order.columns), -(-order.rows // order.together)
-        counts, rest = {}, u
-        for level, n in reversed([*enumerate([*order.outer, down, across])]):
-            if n == 1:
-                counts[level] = "0"
-            else:
-                counts[level], rest = b(f"urem i64 {rest}, {n}"), b(f"udiv i64 {rest}, {n}")
-        last = len(order.outer)
-        row = b(f"mul i64 {counts[last]}, {order.together}") if down > 1 else "0"
-        column = b(f"mul i64 {counts[last + 1]}, {order.columns}") if across > 1 else "0"
-        bases = []
-        for base, a in zip(self.bases, self.nest.accesses, strict=True):
-            p = b(f"getelementptr i8, ptr {base}, i64 {a.first}") if a.first else base
-            for level in range(last):
-                p = self.moved(p, order.stride(a, level), counts[level])
-            if len(order.extents) > 1:
-                p = self.moved(p, order.stride(a, -2), row)
-            bases.append(self.moved(p, order.stride(a, -1), column))
-        for slot, (_, how) in zip(self.totals, self.nest.sums, strict=True):
-            b.store(b.c(STARTS[how]), slot)
-        rows, columns = (
-            self.left(order.rows, order.together, row),
-            self.left(order.inner, order.columns, column),
-        )
-        if len(order.extents) == 1 or order.rows == 1:
-            self.row(bases, columns)
-            return
-        with b.range(0, rows if type(rows) is int else Affine(0, {rows: 1})) as r:
-            count = b.count(r)
-            self.row(
-                [
-                    self.moved(p, order.stride(a, -2), count)
-                    for p, a in zip(bases, self.nest.accesses, strict=True)
-                ],
-                columns,
-            )
-
-    def left(self, n: int, step: int, start: str) -> Any:
-        """Return how many of n elements a step from this start has."""
-        if n % step == 0:
-            return step
-        rest = self.b(f"sub i64 {n}, {start}")
-        return self.b(f"select i1 {self.b(f'icmp slt i64 {rest}, {step}')}, i64 {rest}, i64 {step}")
-
-    def row(self, bases: list, columns: Any) -> None:
-        """Write the loop over one row: full vectors, and a masked one for the rest."""
-        b, W, nest = self.b, self.W, self.nest
-        env, at = dict(self.fixed), dict(zip([*nest.loads], bases, strict=False))
-        for node, a in nest.loads.items():
-            if self.order.stride(a, -1) == 0:
-                memory = self.elements(a)
-                env[node] = self.converted(memory.spread(memory.read_number(at[node])), a)
-        stores = bases[len(nest.loads) :]
-        inner = [k for k, (_, a, _) in enumerate(nest.partial) if self.order.stride(a, -1) == 0]
-        cells = {k: b.cell(b.c(STARTS[nest.partial[k][2]])) for k in inner}
-        if type(columns) is int:
-            full, rest = columns // W * W, columns % W
-        else:
-            rest = b(f"and i64 {columns}, {W - 1}")
-            full = b(f"sub i64 {columns}, {rest}")
-        if full != 0:
-            with b.range(0, full if type(full) is int else Affine(0, {full: 1}), W) as j:
-                self.body(env, at, stores, b.count(j), "", cells)
-        if rest != 0:
-            lanes = "<" + ", ".join([f"i64 {k}" for k in range(W)]) + ">"
-            mask = b(f"icmp slt <{W} x i64> {lanes}, {b.spread_as('i64', rest)}")
-            self.body(env, at, stores, str(full), mask, cells)
-        for k, cell in cells.items():
-            p, how = stores[len(nest.stores) + k], nest.partial[k][2]
-            total = reduce_by_halves(b, b.get(cell), how)
-            b.store_number(combine_code(b.with_lanes(1), how, b.read_number(p), total), p)
-
-    # --- memory ---
-
-    def converted(self, x: str, a: ArrayAccess) -> str:
-        """Return what was read as a truth value or a number."""
-        if a.whole:
-            return self.b(f"sitofp {self.b.vector(f'i{a.whole}')} {x} to {self.b.T}")
-        zero = "0" if self.W == 1 else "zeroinitializer"
-        return self.b(f"icmp ne {self.b.vector('i8')} {x}, {zero}") if a.truth else x
-
-    def elements(self, a: ArrayAccess) -> Builder:
-        """Return a builder of the type in which an array lies in memory."""
-        return self.b.with_lanes(self.W, 8 if a.truth else a.whole)
-
-    def places_of(self, p: str, stride: int, j: str) -> str:
-        """Return the addresses of a vector of elements that are not contiguous."""
-        b, W = self.b, self.W
-        p = self.moved(p, stride, j)
-        steps = "<" + ", ".join([f"i64 {k * stride}" for k in range(W)]) + ">"
-        return b(f"getelementptr i8, ptr {p}, <{W} x i64> {steps}")
-
-    def read(self, p: str, a: ArrayAccess, j: str, mask: str) -> str:
-        memory, stride = self.elements(a), self.order.stride(a, -1)
-        if stride == memory.align or self.W == 1:
-            return self.converted(memory.read(self.moved(p, stride, j), mask), a)
-        return self.converted(memory.gather(self.places_of(p, stride, j), mask or memory.truth(True)), a)
-
-    def write(self, value: str, p: str, a: ArrayAccess, j: str, mask: str) -> None:
-        memory, stride = self.elements(a), self.order.stride(a, -1)
-        if a.truth:
-            value = memory(f"zext {memory.B} {value} to {memory.T}")
-        if stride == memory.align or self.W == 1:
-            memory.store(value, self.moved(p, stride, j), mask)
-        else:
-            memory.scatter(value, self.places_of(p, stride, j), mask or memory.truth(True))
-
-    # --- elements ---
-
-    def value(self, n: int, env: dict) -> str:
-        return elementary.operand_text(self.g, self.b, n, env)
-
-    def body(self, outer: dict, at: dict, stores: list, j: str, mask: str, cells: dict) -> None:
-        """Write the work on one vector of elements."""
-        b, nest, g, env = self.b, self.nest, self.g, dict(outer)
-        for node, a in nest.loads.items():
-            if node not in env:
-                env[node] = self.read(at[node], a, j, mask)
-        for n in self.code:
-            if n not in env:
-                x = [self.value(k, env) for k in g.args[n]]
-                env[n] = elementary.emit_operation(b, g.op[n], *x, truths=g.boolean(g.args[n][-1]))
-        for (n, a), p in zip(nest.stores, stores, strict=False):
-            self.write(self.value(n, env), p, a, j, mask)
-        kept = lambda x, how: b.select(mask, x, b.c(STARTS[how])) if mask else x
-        for (n, how), slot in zip(nest.sums, self.totals, strict=True):
-            b.store(combine_code(b, how, b.read(slot), kept(self.value(n, env), how)), slot)
-        for k, (n, a, how) in enumerate(nest.partial):
-            x = kept(self.value(n, env), how)
-            if k in cells:
-                b.set(cells[k], combine_code(b, how, b.get(cells[k]), x))
-            else:
-                p = stores[len(nest.stores) + k]
-                self.write(combine_code(b, how, self.read(p, a, j, mask), x), p, a, j, mask)
-        self.check(env, mask)
-
-    def check(self, env: dict, mask: str) -> None:
-        b = self.b
-        for n in self.nest.checks:
-            x = self.value(n, env)
-            wrong = b.isnan(b.sub(x, x))
-            wrong = b.and_(wrong, mask) if mask else wrong
-            b.lines.append(f"  store {b.B} {b.or_(b(f'load {b.B}, ptr {self.bad}'), wrong)}, ptr {self.bad}")
+from .nests import STARTS, NestText, combine_code, data, pointer, reduce_by_halves
+from .register_tiles import TiledNest, tile_of
 
 
 def declared(W: int, bits: int) -> list:
@@ -338,6 +41,8 @@ class Loops:
         sums = {}
         for k, nest in enumerate(nests):
             t = NestText(g, nest, f"nest{k}", places)
+            tile = tile_of(nest, len(t.code))
+            t = TiledNest(g, nest, t.name, places, tile) if tile else t
             texts.append(t)
             places[t.name] = self.room
             step = len(nest.sums) * t.W
@@ -379,17 +84,6 @@ class Loops:
         return b.lines
 
 
-def pointer(b: Builder, k: int) -> str:
-    return b(f"load ptr, ptr {b(f'getelementptr ptr, ptr %table, i64 {k}')}")
-
-
-def data(b: Builder, k: int) -> str:
-    """Return the address of the elements of array k. The table has that address, or that of the object that
-    holds it."""
-    p = pointer(b, k)
-    return b(f"load ptr, ptr {b(f'getelementptr i8, ptr {p}, i64 {HEADER}')}") if HEADER else p
-
-
 def added_up(totals: list, places: dict, bits: int) -> list:
     """Return code for the full sums: vectors are added item by item, then reduced by halves."""
     out = Builder(1, bits)
@@ -415,26 +109,6 @@ def added_up(totals: list, places: dict, bits: int) -> list:
     new = out(f"zext i1 {bad} to i64")
     out.lines.append(f"  store i64 {out(f'or i64 {old}, {new}')}, ptr {flag}")
     return [*out.slots, *out.lines]
-
-
-def reduce_by_halves(b: Builder, x: str, how: str = "add") -> str:
-    """Return the sum or extreme of a vector, reduced by halves."""
-    while b.W > 2:
-        w = b.W // 2
-        halves = [", ".join([f"i32 {k}" for k in range(first, first + w)]) for first in (0, w)]
-        parts = [b(f"shufflevector {b.T} {x}, {b.T} poison, <{w} x i32> <{h}>") for h in halves]
-        b = b.with_lanes(w)
-        x = combine_code(b, how, *parts)
-    if b.W == 1:
-        return x
-    return combine_code(b.with_lanes(1), how, *[b(f"extractelement {b.T} {x}, i64 {k}") for k in range(2)])
-
-
-def combine_code(b: Builder, how: str, a: str, x: str) -> str:
-    """Return the sum or extreme of a and x. A nan is the extreme of all."""
-    if how == "add":
-        return b.add(a, x)
-    return b.select(b.or_(b.compare("gt" if how == "max" else "lt", x, a), b.isnan(x)), x, a)
 
 
 def dispatched(cuts: list) -> list:

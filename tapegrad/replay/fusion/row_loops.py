@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 from ...kernels.emit.block_code import Affine
 from ...kernels.emit.llvm_builder import WIDE, Builder, function_text
 from ..costs import ROW_PRODUCTS, TURN_ROWS
-from .loops import reduce_by_halves
+from .nests import reduce_by_halves
 
 
 class RowLoopText:
