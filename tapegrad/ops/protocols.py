@@ -123,9 +123,7 @@ class Adapter:
                 break
             self.places += 1
         self.leading = [
-            q.name
-            for q in [*params.values()][: self.places]
-            if q.default is q.empty and q.kind in PLACED
+            q.name for q in [*params.values()][: self.places] if q.default is q.empty and q.kind in PLACED
         ]
         self.has_out = "out" in params
         by_place = [q.name for q in params.values() if q.kind in PLACED]

@@ -50,7 +50,10 @@ def henry(x):
 
 
 def reaction_rates(x):
-    reactions = [chempy.Reaction({"A": 1, "B": 1}, {"C": 1}, x[3]), chempy.Reaction({"C": 1}, {"A": 1, "B": 1}, x[4])]
+    reactions = [
+        chempy.Reaction({"A": 1, "B": 1}, {"C": 1}, x[3]),
+        chempy.Reaction({"C": 1}, {"A": 1, "B": 1}, x[4]),
+    ]
     system = chempy.ReactionSystem(reactions, "ABC")
     return np.array([system.rates({"A": x[0], "B": x[1], "C": x[2]})[k] for k in "ABC"])
 
@@ -91,8 +94,18 @@ LOW = np.array([4.04, -6.9e-4, 2.8e-6, -1.5e-9, 2.4e-13, -3.0e4, -0.12])
 
 
 def nasa(x):
-    fit = Nasa(name="H2O", T_low=200.0, T_mid=1600.0, T_high=3500.0, elements={"H": 2, "O": 1}, a_low=LOW * x[0], a_high=LOW)
-    return np.array([fit.get_CpoR(T=x[1]), fit.get_HoRT(T=x[1]), fit.get_SoR(T=x[1]), fit.get_G(T=x[1], units="kJ/mol")])
+    fit = Nasa(
+        name="H2O",
+        T_low=200.0,
+        T_mid=1600.0,
+        T_high=3500.0,
+        elements={"H": 2, "O": 1},
+        a_low=LOW * x[0],
+        a_high=LOW,
+    )
+    return np.array(
+        [fit.get_CpoR(T=x[1]), fit.get_HoRT(T=x[1]), fit.get_SoR(T=x[1]), fit.get_G(T=x[1], units="kJ/mol")]
+    )
 
 
 def shomate(x):

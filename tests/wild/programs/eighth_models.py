@@ -48,7 +48,9 @@ def evaluated(x):
 
 
 def residuals(x):
-    objective = LeastSquares(decay, data={t: points, y: 2 * np.exp(-0.9 * points) + 0.1, decay.sigmas[y]: np.ones(7)})
+    objective = LeastSquares(
+        decay, data={t: points, y: 2 * np.exp(-0.9 * points) + 0.1, decay.sigmas[y]: np.ones(7)}
+    )
     return objective(a=x[0], b=x[1])
 
 
@@ -59,7 +61,9 @@ def log_likelihood(x):
 
 def kinetics(x):
     (p, q), (k, s) = symfit.variables("p, q"), symfit.parameters("k, s")
-    model = symfit.ODEModel({symfit.D(p, t): -k * p, symfit.D(q, t): k * p - s * q}, initial={t: 0.0, p: 1.0, q: 0.0})
+    model = symfit.ODEModel(
+        {symfit.D(p, t): -k * p, symfit.D(q, t): k * p - s * q}, initial={t: 0.0, p: 1.0, q: 0.0}
+    )
     return np.concatenate(model(t=points, k=x[0], s=x[1]))
 
 

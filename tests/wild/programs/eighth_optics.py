@@ -19,7 +19,9 @@ def point_spread(x):
 def strehl(x):
     propagate = hc.FraunhoferPropagator(grid, focal)
     reference = propagate(hc.Wavefront(aperture)).intensity
-    image = propagate(hc.Wavefront(aperture * np.exp(1j * hc.Field(modes.transformation_matrix.dot(x), grid)))).intensity
+    image = propagate(
+        hc.Wavefront(aperture * np.exp(1j * hc.Field(modes.transformation_matrix.dot(x), grid)))
+    ).intensity
     return hc.get_strehl_from_focal(image, reference)
 
 

@@ -9,7 +9,9 @@ strikes = np.array([90.0, 100.0, 112.0])
 
 def black_scholes(x):
     m = pf.Bsm(x[0], intr=x[1], divr=0.01)
-    return np.concatenate([m.price(strikes, x[2], 1.2), m.delta(strikes, x[2], 1.2), m.vega(strikes, x[2], 1.2)])
+    return np.concatenate(
+        [m.price(strikes, x[2], 1.2), m.delta(strikes, x[2], 1.2), m.vega(strikes, x[2], 1.2)]
+    )
 
 
 def implied_volatility(x):
@@ -18,7 +20,9 @@ def implied_volatility(x):
 
 def bachelier(x):
     m = pf.Norm(x[0])
-    return np.concatenate([m.price(strikes, x[1], 1.2), m.impvol(m.price(strikes, x[1], 1.2), strikes, x[1], 1.2)])
+    return np.concatenate(
+        [m.price(strikes, x[1], 1.2), m.impvol(m.price(strikes, x[1], 1.2), strikes, x[1], 1.2)]
+    )
 
 
 def constant_elasticity(x):
@@ -46,9 +50,7 @@ def spread(x):
 
 
 def basket(x):
-    return pf.BsmBasketLevy1992(x[:3], rho=0.4, weight=np.ones(3) / 3).price(
-        strikes, x[3:6], 1.2
-    )
+    return pf.BsmBasketLevy1992(x[:3], rho=0.4, weight=np.ones(3) / 3).price(strikes, x[3:6], 1.2)
 
 
 def svi(x):
@@ -67,16 +69,24 @@ def risk_parity(x):
 
 
 def lognormal_smile(x):
-    return np.array([lognormal.lognormal_vol(k, x[0], 1.5, x[1], x[2], x[3], x[4]) for k in (0.02, 0.03, 0.045)])
+    return np.array(
+        [lognormal.lognormal_vol(k, x[0], 1.5, x[1], x[2], x[3], x[4]) for k in (0.02, 0.03, 0.045)]
+    )
 
 
 def calibrated_alpha(x):
-    model = lognormal.Hagan2002LognormalSABR(f=x[0], shift=0.0, t=1.5, v_atm_n=x[1], beta=0.6, rho=-0.2, volvol=x[2])
-    return np.array([model.alpha(), model.lognormal_vol(0.03), model.normal_vol(0.03), 100 * model.call(0.03)])
+    model = lognormal.Hagan2002LognormalSABR(
+        f=x[0], shift=0.0, t=1.5, v_atm_n=x[1], beta=0.6, rho=-0.2, volvol=x[2]
+    )
+    return np.array(
+        [model.alpha(), model.lognormal_vol(0.03), model.normal_vol(0.03), 100 * model.call(0.03)]
+    )
 
 
 def normal_smile(x):
-    model = normal.Hagan2002NormalSABR(f=x[0], shift=0.0, t=1.5, v_atm_n=x[1], beta=0.6, rho=-0.2, volvol=x[2])
+    model = normal.Hagan2002NormalSABR(
+        f=x[0], shift=0.0, t=1.5, v_atm_n=x[1], beta=0.6, rho=-0.2, volvol=x[2]
+    )
     return np.array([100 * model.normal_vol(k) for k in (0.02, 0.03)])
 
 

@@ -83,12 +83,16 @@ def member_forces(x):
 
 def vectors(x):
     v, w = Vector(x), Vector([0.3, -1.0, 2.0])
-    return np.array([v.norm(), v.angle_between(w), v.cosine_similarity(w), *v.cross(w), *v.unit(), *w.project_vector(v)])
+    return np.array(
+        [v.norm(), v.angle_between(w), v.cosine_similarity(w), *v.cross(w), *v.unit(), *w.project_vector(v)]
+    )
 
 
 def lines(x):
     a, b = Line([0.0, 1.0, 0.3], x), Line([1.0, 0.0, 0.0], [0.3, 0.5, 2.0])
-    return np.array([a.distance_line(b), a.distance_point([1.0, 2.0, 3.0]), *a.project_point([0.5, 0.2, 0.1])])
+    return np.array(
+        [a.distance_line(b), a.distance_point([1.0, 2.0, 3.0]), *a.project_point([0.5, 0.2, 0.1])]
+    )
 
 
 def planes(x):

@@ -31,7 +31,9 @@ def heterogeneous_steady(x):
 
 
 def heterogeneous(x):
-    return 1e3 * anaflow.ext_theis_2d(np.array([100.0]), radii, 1e-3, 1e-4 * x[0], x[1], x[2], rate=-1e-4, parts=10)
+    return 1e3 * anaflow.ext_theis_2d(
+        np.array([100.0]), radii, 1e-3, 1e-4 * x[0], x[1], x[2], rate=-1e-4, parts=10
+    )
 
 
 def neuman(x):
@@ -72,7 +74,16 @@ def robust_tide(x):
 
 def hindcast(x):
     data = level * x[0] + x[1] * np.sin(2 * np.pi * 0.93 * times)
-    found = solve(times, data, lat=45.0, method="ols", conf_int="none", constit=["M2", "S2"], verbose=False, epoch="2000-01-01")
+    found = solve(
+        times,
+        data,
+        lat=45.0,
+        method="ols",
+        conf_int="none",
+        constit=["M2", "S2"],
+        verbose=False,
+        epoch="2000-01-01",
+    )
     return reconstruct(times[:6], found, epoch="2000-01-01", verbose=False).h
 
 
@@ -106,7 +117,9 @@ def likelihood(x):
     kf = simdkalman.KalmanFilter(
         **{**KALMAN, "process_noise": np.diag([x[0], x[1]]), "observation_noise": x[2]}
     )
-    return kf.compute(np.cos(np.arange(12.0)), 0, initial_value=[0.5, 0.1], log_likelihood=True).log_likelihood
+    return kf.compute(
+        np.cos(np.arange(12.0)), 0, initial_value=[0.5, 0.1], log_likelihood=True
+    ).log_likelihood
 
 
 def forecast(x):
