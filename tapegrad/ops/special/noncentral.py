@@ -42,13 +42,13 @@ def mixed(f, nc, *xs):
     return sum(weight * f(j, *map(with_last_axis, xs)), -1)
 
 
-LARGE = 1e4
+SERIES_RANGE = 1e4
 
 
 def chndtr_density(x, df, nc):
     """exp(-(x + nc) / 2) (x / nc)^(df / 4 - 1 / 2) I_(df / 2 - 1)(sqrt(x nc)) / 2; as a hypergeometric
     function, which overflows for a large x nc."""
-    half, large = 0.5 * df, primal_of(x * nc) > LARGE
+    half, large = 0.5 * df, primal_of(x * nc) > SERIES_RANGE
     y, mean = select(large, x, 1.0), select(large, nc, 1.0)
     bessel = power(y / mean, 0.5 * half - 0.5) * ive(half - 1.0, sqrt(y * mean))
     series = gamma_density(half, 0.5 * x) * exp(-0.5 * nc) * hyp0f1(half, select(large, 0.0, 0.25 * x * nc))
