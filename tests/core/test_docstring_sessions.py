@@ -26,7 +26,15 @@ ROUGH = {
     "scipy.special.ncfdtridfn",
     "scipy.special.ncfdtrinc",
 }
-SLOW = {"numpy.linalg.multi_dot", "numpy.shares_memory"}
+SLOW = {
+    "numpy.linalg.multi_dot",
+    "numpy.shares_memory",
+    *[
+        f"scipy.optimize.{name}"
+        for name in """basinhopping curve_fit differential_evolution dual_annealing least_squares lsq_linear
+        root""".split()
+    ],
+}
 NO_DERIVATIVE = {
     "numbers from a generator that chooses by the parameter": """Generator.beta Generator.binomial Generator.f
         Generator.gamma Generator.geometric Generator.logseries Generator.multinomial
@@ -53,6 +61,7 @@ MODULES = {  # the functions of which one session or more has a derivative, and 
     "numpy.random": (34, 34),
     "numpy.rec": (3, 2),
     "numpy.strings": (7, 7),
+    "scipy.cluster.hierarchy": (20, 1),  # compiled
     "scipy.cluster.vq": (2, 2),
     "scipy.differentiate": (3, 3),
     "scipy.fft": (29, 27),
@@ -60,8 +69,10 @@ MODULES = {  # the functions of which one session or more has a derivative, and 
     "scipy.interpolate": (47, 38),
     "scipy.linalg": (81, 55),
     "scipy.ndimage": (37, 35),
+    "scipy.optimize": (36, 33),
     "scipy.signal": (120, 112),
     "scipy.sparse": (17, 9),
+    "scipy.sparse.csgraph": (4, 3),
     "scipy.sparse.linalg": (29, 23),
     "scipy.spatial": (23, 6),
     "scipy.spatial.distance": (11, 11),
