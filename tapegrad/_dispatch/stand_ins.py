@@ -73,7 +73,7 @@ def module_of(f: Any) -> Any:
 
 def face_of(f: Any) -> Any:
     if type(f).__name__ == "fortran":
-        return load("tapegrad._scipy.linear_routines").of(f)
+        return load("tapegrad._scipy.linear_routines").LinearRoutine(f)
     module_name = module_of(f) or "numpy"  # (a ufunc names none)
     root = module_name.partition(".")[0]
     if root == "pandas" and isinstance(f, type):

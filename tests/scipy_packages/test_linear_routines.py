@@ -61,9 +61,9 @@ def general(x):
 
 
 def products(x):
-    (gemv,) = scipy.linalg.get_blas_funcs(["gemv"], [x])
+    (gemm,) = scipy.linalg.get_blas_funcs(["gemm"], [x])
     y = dgemm(1.5 * x[0], matrix(x), B, beta=0.5, c=matrix(x), trans_a=1, trans_b=1)
-    return np.sum(np.sin(y)) + blas.ddot(x, x[::-1]) + np.sum(gemv(2.0, B, x, trans=1) ** 2)
+    return np.sum(np.sin(y)) + blas.ddot(x, x[::-1]) + np.sum(gemm(2.0, B, matrix(x)) ** 2)
 
 
 @pytest.mark.parametrize(
