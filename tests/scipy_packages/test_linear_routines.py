@@ -99,6 +99,23 @@ def test_a_captured_matrix_is_not_overwritten():
     assert np.array_equal(captured, before) and f(X) == wanted
 
 
+class Solver:
+    pass
+
+
+def test_the_users_object_keeps_scipys_routines():
+    solver = Solver()
+
+    def f(x):
+        solver.factor, solver.choose = dpotrf, scipy.linalg.get_lapack_funcs
+        (solver.chosen,) = scipy.linalg.get_lapack_funcs(("potrf",), (x,))
+        return np.sum(solver.chosen(matrix(x))[0])
+
+    tg.grad(f)(X)
+    assert solver.factor is dpotrf and solver.choose is scipy.linalg.get_lapack_funcs
+    assert type(solver.chosen) is type(dpotrf)
+
+
 @pytest.mark.parametrize(
     "call",
     [
