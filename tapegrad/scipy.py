@@ -3,6 +3,7 @@
 `linalg`, `special` and `fft` stand here; `stats` is `tapegrad.stats`; the others are made when they are first
 met (`_scipy`)."""
 
+from functools import partial as _partial
 from typing import Any as _Any
 
 import scipy as _scipy
@@ -14,8 +15,17 @@ from ._core.registry import load as _load
 from ._dispatch.faces import faces_of as _faces_of
 from .ops import on_demand as _further  # noqa: F401 (it declares)
 
+
+def _routines(*args: _Any, **kwargs: _Any) -> _Any:
+    return _load("tapegrad._scipy.linear_routines").chosen(*args, **kwargs)
+
+
 linalg = _faces_of("tapegrad.scipy.linalg", _scipy_linalg, device="cupyx.scipy.linalg")
 _OLD = {"btdtr": "betainc", "btdtri": "betaincinv"}
+for _f in (_scipy_linalg.get_lapack_funcs, _scipy_linalg.get_blas_funcs):
+    vars(linalg)[_f.__name__] = _partial(_routines, _f)
+for _m in (_scipy_linalg.lapack, _scipy_linalg.blas):
+    _faces_of(f"tapegrad.{_m.__name__}", _m)
 special = _faces_of("tapegrad.scipy.special", _scipy_special, device="cupyx.scipy.special", old=_OLD)
 fft = _faces_of("tapegrad.scipy.fft", _scipy_fft, device="cupyx.scipy.fft")
 

@@ -324,10 +324,9 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             return Shadow.instance
         if module_of(kind) == "concurrent.futures._base" and kind.__name__ == "Future":
             return Shadow.future
-        if (
-            callable(x)
-            and getattr(x, "__module__", None)
-            and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx")
+        if callable(x) and (
+            kind.__name__ == "fortran"
+            or (getattr(x, "__module__", None) or "").partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx")
         ):
             return Shadow.library
         return None

@@ -144,8 +144,10 @@ def lend(x: Any, for_ever: bool = False) -> Any:
         if loan is None:
             loan = MemoryLoan(base)
             given, loan.kept = loan.kept, None
-        else:
+        elif loan.lent:
             given = loan.given()
+        else:
+            return np.asarray(x)  # raises: x is tracked
         if for_ever:
             loan.kept = given
     elif isinstance(base._value, np.generic):

@@ -123,6 +123,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad._scipy.followed_modules": ("scipy", "stats"),
     "tapegrad._scipy.integrate.ivp_kernel": ("_scipy.integrate",),  # in recordings: it imports kernels
     "tapegrad._scipy.statistics": ("stats", "stats._families"),
+    "tapegrad._scipy.linear_routines": ("scipy", "_dispatch.stand_ins", "_dispatch.faces"),
     "tapegrad._scipy.polynomial": ("numpy",),
     **{f"tapegrad.kernels.{name}": ("kernels",) for name in KERNEL_FUNCTIONS.values()},
     # a library model: on request, or when one of its kernels is unpickled

@@ -388,6 +388,8 @@ def fill_module(
             x = STAND_INS.get(x, x)
         elif isinstance(x, type):
             x = NUMBER_TYPES.get(x, x)
+        elif type(x).__name__ == "fortran":
+            x = load("tapegrad._scipy.linear_routines").LinearRoutine(x)
         elif is_function(x):
             key = x if keys is None else getattr(keys, old.get(name, name), x)
             x = FACES.get(x) or FACES.setdefault(x, face(x, key, device))

@@ -1,6 +1,7 @@
 """The mapping from modules and functions of NumPy, CuPy and SciPy to their stand-ins inside a shadow."""
 
 import sys
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -72,6 +73,8 @@ def module_of(f: Any) -> Any:
 
 
 def face_of(f: Any) -> Any:
+    if type(f).__name__ == "fortran":
+        return load("tapegrad._scipy.linear_routines").LinearRoutine(f)
     module_name = module_of(f) or "numpy"  # (a ufunc names none)
     root = module_name.partition(".")[0]
     if root == "pandas" and isinstance(f, type):
@@ -107,10 +110,14 @@ def face_of(f: Any) -> Any:
 
 def library_object(x: Any) -> Any:
     """The module, class or function that x stands for; x itself if it is no stand-in."""
+    if type(x) is partial and getattr(x.func, "__module__", None) == "tapegrad.scipy":
+        return x.args[0]
     named = type(x) in (ModuleType, FunctionType, type)
     home = (getattr(x, "__module__", None) or x.__name__) if named else type(x).__module__
     if home.partition(".")[0] not in {"tapegrad", *(ROOTS if named else ())}:
         return x
+    if type(x).__name__ == "LinearRoutine":
+        return x.f
     if type(x) is ModuleType:
         real = sys.modules.get(home.removeprefix("tapegrad."))
         return x if real is None else real

@@ -122,7 +122,9 @@ class Adapter:
             if p.kind not in PLACED or q.kind not in PLACED or not same or q.name == "out":
                 break
             self.places += 1
-        self.leading = [q.name for q in [*params.values()][: self.places] if q.default is q.empty]
+        self.leading = [
+            q.name for q in [*params.values()][: self.places] if q.default is q.empty and q.kind in PLACED
+        ]
         self.has_out = "out" in params
         by_place = [q.name for q in params.values() if q.kind in PLACED]
         self.out = by_place.index("out") if "out" in by_place else 99

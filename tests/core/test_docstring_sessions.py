@@ -22,12 +22,21 @@ ROUGH = {
     "scipy.linalg.qr_insert",
     "scipy.linalg.qr_update",
     "scipy.ndimage.maximum",
+    "scipy.optimize.least_squares",
     "scipy.special.ncfdtridfd",
     "scipy.special.ncfdtridfn",
     "scipy.special.ncfdtrinc",
 }
 # agm shows a loop until two floats are equal, which need not end beside the values shown.
-SLOW = {"numpy.linalg.multi_dot", "numpy.shares_memory", "scipy.special.agm"}
+SLOW = {
+    "numpy.linalg.multi_dot",
+    "numpy.shares_memory",
+    "scipy.special.agm",
+    *[
+        f"scipy.optimize.{name}"
+        for name in "basinhopping curve_fit differential_evolution dual_annealing lsq_linear root".split()
+    ],
+}
 NO_DERIVATIVE = {
     "numbers from a generator that chooses by the parameter": """Generator.beta Generator.binomial Generator.f
         Generator.gamma Generator.geometric Generator.logseries Generator.multinomial
@@ -54,6 +63,7 @@ MODULES = {  # the functions of which one session or more has a derivative, and 
     "numpy.random": (34, 34),
     "numpy.rec": (3, 2),
     "numpy.strings": (7, 7),
+    "scipy.cluster.hierarchy": (20, 1),  # compiled
     "scipy.cluster.vq": (2, 2),
     "scipy.differentiate": (3, 3),
     "scipy.fft": (29, 27),
@@ -61,8 +71,10 @@ MODULES = {  # the functions of which one session or more has a derivative, and 
     "scipy.interpolate": (47, 38),
     "scipy.linalg": (81, 55),
     "scipy.ndimage": (37, 35),
+    "scipy.optimize": (36, 33),
     "scipy.signal": (120, 112),
     "scipy.sparse": (17, 9),
+    "scipy.sparse.csgraph": (4, 3),
     "scipy.sparse.linalg": (29, 23),
     "scipy.spatial": (23, 6),
     "scipy.spatial.distance": (11, 11),

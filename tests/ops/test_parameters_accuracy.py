@@ -122,6 +122,8 @@ LAWS = [
     (sp.nctdtr, nctdtr, (30.0, 3.0, 2.0), 0, 3),
     (sp.chndtr, chndtr, (5.0, 2.5, 9.0), 1, 3),
     (sp.chndtr, chndtr, (0.1, 2.5, 30.0), 1, 3),
+    (sp.chndtr, chndtr, (900.0, 2.5, 850.0), 0, 2),
+    (sp.chndtr, chndtr, (900.0, 2.5, 850.0), 2, 2),
     (sp.ncfdtr, ncfdtr, (2.0, 5.0, 3.0, 1.5), 0, 3),
     (sp.ncfdtr, ncfdtr, (2.0, 5.0, 3.0, 0.01), 2, 3),
     (sp.kolmogorov, kolmogorov, (0.5,), 0, 1),

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import scipy.interpolate as itp
 import scipy.signal as sig
+import scipy.sparse as sps
 import scipy.spatial as spatial
 import scipy.spatial.distance as sd
 import scipy.special as sp
 import scipy.stats as stats
+from scipy.sparse import csgraph
 
 import tapegrad as tg
 
@@ -83,3 +85,34 @@ def test_scaled_airy_functions():
     )
     with pytest.raises(tg.errors.NoRuleError, match="complex"):
         tg.jvp(f, (z + 0.5j,), (np.ones(3) + 0j,))
+
+
+ADJACENCY = np.exp(np.cos(np.arange(9.0))).reshape(3, 3)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.einsum("i,ij->j", x, ADJACENCY, order="C"),
+        lambda x: np.linalg.lstsq(ADJACENCY[:, :2] * x[:, None], x**2, 1)[0],  # (LAPACK takes its own limit)
+        lambda x: csgraph.laplacian(ADJACENCY * x, normed=True),
+        lambda x: csgraph.laplacian(sps.csr_array(ADJACENCY * x)).toarray(),
+        lambda x: x[0] * csgraph.connected_components(sps.csr_array(ADJACENCY * x))[0],
+        lambda x: x * stats.binom.ppf(0.3, 9, 0.2 * x) + stats.nbinom.isf(0.3, 9, 0.2 * x),
+    ],
+    ids=["einsum", "lstsq", "laplacian", "sparse laplacian", "components", "binom"],
+)
+def test_calls_of_packages(f):
+    x, v = np.array([0.7, 1.1, 1.4]), np.array([0.3, -0.2, 0.5])
+    weights = np.cos(np.arange(float(np.size(f(x))))).reshape(np.shape(f(x)))
+    total = lambda x: np.sum(weights * f(x))
+    value, gradient = tg.value_and_grad(total)(x)
+    assert value == pytest.approx(total(x), rel=1e-12)
+    slope = (total(x + 1e-6 * v) - total(x - 1e-6 * v)) / 2e-6
+    assert gradient @ v == pytest.approx(slope, rel=1e-7)
+    assert tg.jvp(total, (x,), (v,))[1] == pytest.approx(slope, rel=1e-7)
+
+
+def test_a_tracked_index_of_a_sparse_matrix_raises():
+    with pytest.raises(tg.errors.DroppedDerivativeError):
+        tg.grad(lambda x: np.sum(sps.csr_array(ADJACENCY * x)[np.array([1.0, 2.0]) * x].toarray()))(1.0)

@@ -16,6 +16,11 @@ COMPILED = {
         "known_astropy.smooth known_astropy.cartesian known_george.values known_pymoo.igd unseen_ot.exact "
         "fresh_ocean.modern_density fresh_sky.galactic later_fields.neutrons",
     ),
+    **of(
+        "compiled (Cython)",
+        "eighth_options.implied_volatility eighth_waters.bounded_aquifer eighth_waters.heterogeneous "
+        "eighth_models.chaos_mean eighth_models.regression eighth_models.sobol eighth_models.moments",
+    ),
 }
 REFUSED = {
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
@@ -31,7 +36,11 @@ REFUSED = {
     **of("`numpy.f._implementation`", "later_algebra.energies"),
     **of("a class derived from SciPy's `PPoly`", "later_signals.smoothing"),
     **of("a number of a class derived from `float`", "last_earth.sphere last_earth.vincenty"),
-    **of("a hash of the bytes of an array", "last_choices.solid"),
+    **of(
+        "a hash of the bytes of an array",
+        "last_choices.solid eighth_optics.point_spread eighth_optics.strehl eighth_optics.fresnel eighth_optics.polarised",
+    ),
+    **of("sympy runs in the function", "eighth_models.log_likelihood eighth_models.kinetics"),
     **of("a whole array with fields", "fifth_motion.lorentz_arrays"),
     **of("a gufunc of Numba", "fresh_scores.older_ensemble"),
     **of("a root by bisection, with a warning", "fresh_air.wet_bulb fresh_sky.kepler"),

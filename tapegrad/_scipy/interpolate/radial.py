@@ -13,6 +13,7 @@ from scipy.interpolate import _rbfinterp_pythran as compiled
 from ... import numpy as np
 from ..._core.primitive import primal_of
 from ...ops.declare import shape
+from ..linear_routines import gesv
 from ..namespaces import constant_like
 from .piecewise import FOLLOWED, follow_class
 
@@ -67,11 +68,7 @@ def build_evaluation_coefficients(
 
 
 def lapack_solve(a: Any, b: Any, **_: Any) -> tuple:
-    """The results of LAPACK's gesv and sysv; the factors are not asked for."""
-    try:
-        return None, None, np.linalg.solve(a, b), 0
-    except plain_np.linalg.LinAlgError:
-        return None, None, None, 1
+    return gesv(a, b)
 
 
 for _f in (polynomial_matrix, build_system, build_evaluation_coefficients):

@@ -140,6 +140,14 @@ LINALG.constant(sla.LaplacianNd)
 SPARSE.constant(sps.sparray, sps.spmatrix)
 
 CSGRAPH = SciPyNamespace(sps.csgraph, listed=False)  # takes plain values; ours are unwrapped
+for _name in (
+    "connected_components",
+    "maximum_bipartite_matching",
+    "structural_rank",
+    "reverse_cuthill_mckee",
+):
+    CSGRAPH.constant(getattr(sps.csgraph, _name))  # of the pattern alone
+CSGRAPH.rule(sps.csgraph.laplacian)(FOLLOWED.function(sps.csgraph.laplacian))
 csgraph = CSGRAPH.stand_in("tapegrad.scipy.sparse.csgraph")
 linalg = LINALG.stand_in("tapegrad.scipy.sparse.linalg")
 stand_in = SPARSE.stand_in("tapegrad.scipy.sparse")

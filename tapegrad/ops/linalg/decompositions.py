@@ -494,7 +494,7 @@ def lstsq(a, b, rcond=None):
     library, vector = xp(a), ndim(b) == 1
     rows = column(b) if vector else b
     eps = np.finfo(np.result_type(dtype(a), np.float32)).eps
-    limit = eps * max(n, k) if rcond is None else eps if rcond == -1 else rcond
+    limit = eps * max(n, k) if rcond is None else rcond if 0 < rcond < 1 else eps  # (as LAPACK takes it)
     s = svd(a, compute_uv=False)
     rank = (primal_of(s) > primal_of(limit) * primal_of(s)[:1]).sum()
     if library is np and rank < min(n, k):

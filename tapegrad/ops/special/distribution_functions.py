@@ -82,6 +82,9 @@ for _name, _slope in (  # those that scipy.stats calls
 ):
     _ufunc = getattr(sp._ufuncs, _name)
     special_function(_ufunc, COUNT, COUNT, _slope, body=_ufunc, name=_name)
+for _name in ("_binom_ppf", "_binom_isf", "_nbinom_ppf", "_nbinom_isf"):  # whole numbers
+    _ufunc = getattr(sp._ufuncs, _name)
+    special_function(_ufunc, *(lambda out, q, n, p: 0.0 * out,) * 3, body=_ufunc, name=_name)
 bdtri = special_function(sp.bdtri, COUNT, COUNT, lambda out, k, n, y: -over0(1.0, successes(n, k, out)))
 nbdtr = special_function(
     sp.nbdtr, COUNT, COUNT, lambda out, k, n, p: beta_density(n, floor(primal_of(k)) + 1.0, p)

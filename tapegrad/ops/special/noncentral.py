@@ -10,9 +10,10 @@ import numpy as np
 import scipy.special as sp
 
 from ..._core.primitive import primal_of, seen
-from ..elementwise import exp, log, select, sqrt, square
+from ..elementwise import exp, log, power, select, sqrt, square
 from ..piecewise import floor, maximum
 from ..shaping import sum
+from .bessel_relatives import ive
 from .declare import greatest, inverse, special_function, with_last_axis, with_partials
 from .distribution_functions import hyp0f1
 from .error_functions import ROOT_2PI, ndtr, xlogy
@@ -41,11 +42,17 @@ def mixed(f, nc, *xs):
     return sum(weight * f(j, *map(with_last_axis, xs)), -1)
 
 
+SERIES_RANGE = 1e4
+
+
 def chndtr_density(x, df, nc):
-    """exp(-(x + nc) / 2) (x / nc)^(df / 4 - 1 / 2) I_(df / 2 - 1)(sqrt(x nc)) / 2, as a hypergeometric
-    function."""
-    half = 0.5 * df
-    return 0.5 * gamma_density(half, 0.5 * x) * exp(-0.5 * nc) * hyp0f1(half, 0.25 * x * nc)
+    """exp(-(x + nc) / 2) (x / nc)^(df / 4 - 1 / 2) I_(df / 2 - 1)(sqrt(x nc)) / 2; as a hypergeometric
+    function, which overflows for a large x nc."""
+    half, large = 0.5 * df, primal_of(x * nc) > SERIES_RANGE
+    y, mean = select(large, x, 1.0), select(large, nc, 1.0)
+    bessel = power(y / mean, 0.5 * half - 0.5) * ive(half - 1.0, sqrt(y * mean))
+    series = gamma_density(half, 0.5 * x) * exp(-0.5 * nc) * hyp0f1(half, select(large, 0.0, 0.25 * x * nc))
+    return 0.5 * select(large, exp(-0.5 * square(sqrt(y) - sqrt(mean))) * bessel, series)
 
 
 def chndtr_by_df(out, x, df, nc):
