@@ -24,8 +24,8 @@ from ..ops.names import WHY
 from ..ops.piecewise import maximum
 from ..ops.shaping import concatenate, stack
 from ..ops.sorting import sort
-from ..ops.special.declare import valued
 from ..ops.special.bessel_relatives import ive
+from ..ops.special.declare import valued
 from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
 from ..stats._families import CALLS
