@@ -89,8 +89,8 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool, whole: bool = F
     """Return the integral of f from a to b, by a rule on each piece.
 
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
-    x = end + (1 - t) / t, as in QUADPACK.  Limits that move take the first and the last piece with them, for f
-    may jump between; or, as `whole` and infinite ends ask, all pieces."""
+    x = end + (1 - t) / t, as in QUADPACK.  Limits that move take the first and the last piece with them,
+    for f may jump between; or, as `whole` and infinite ends ask, all pieces."""
     s = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
     w = np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
     low, high = open_ends(a), open_ends(b)

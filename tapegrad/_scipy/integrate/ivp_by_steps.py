@@ -4,8 +4,8 @@ steps.
 The stages of all accepted steps solve equations, whose right-hand sides are evaluated together. Newton's
 method on these equations, with constant Jacobians, adds one order of derivatives in each round. Its linear
 equations are solved step by step (`linear_steps`, `multistep`). Steps of Radau and LSODA are those of Radau's
-method on SciPy's solution. The ends of the steps are no variables, but for the ends of the interval. There the
-solution is carried on by a step of length zero, which has derivatives."""
+method on SciPy's solution. The ends of the steps are no variables, but for the ends of the interval. There
+the solution is carried on by a step of length zero, which has derivatives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
