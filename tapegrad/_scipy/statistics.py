@@ -25,6 +25,7 @@ from ..ops.piecewise import maximum
 from ..ops.shaping import concatenate, stack
 from ..ops.sorting import sort
 from ..ops.special.bessel_relatives import ive
+from ..ops.special.declare import valued
 from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
 from ..stats._families import CALLS
@@ -222,6 +223,15 @@ def raw_moment(law: Any, library: Callable, order: int, *args: Any, **given: Any
     return sum([math.comb(order, k) * loc ** (order - k) * scale**k * m for k, m in enumerate(moments)])
 
 
+def shares(law: Any, library: Callable, n: Any, p: Any) -> tuple:
+    """The parameters of `multinomial`, and where they are none.  SciPy sets the last share to what the others
+    leave, once that differs by rounding errors."""
+    n, p, bad = library(law, n, p)
+    others, last = p[..., :-1], p[..., -1:]
+    rest = valued(1.0 - red.sum(others, -1, keepdims=True), primal_of(last))
+    return n, concatenate(others, rest, axis=-1), bad
+
+
 @functools.cache
 def formula(name: str, call: str) -> Any:
     """The method of SciPy's law that computes a function of the standardised value, followed."""
@@ -239,6 +249,8 @@ def followed_law(family: Any) -> Any:
     members = {name: staticmethod(f) for name, f in members.items()}
     if hasattr(kind, "moment"):
         members["moment"] = functools.partialmethod(raw_moment, kind.moment)
+    if family.name == "multinomial":
+        members["_process_parameters"] = functools.partialmethod(shares, kind._process_parameters)
     return FOLLOWED.instance(law, type(kind)(kind.__name__, (kind,), members))
 
 

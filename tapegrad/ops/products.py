@@ -46,7 +46,10 @@ def T(x: Any) -> Any:
 
 def H(x: Any) -> Any:
     """The conjugate transpose of each matrix in a batch."""
-    x = T(x)
+    return conjugate(T(x))
+
+
+def conjugate(x: Any) -> Any:
     return conj(x) if layout_of(x).dtype.kind == "c" else x
 
 
@@ -137,8 +140,8 @@ def dot(a, b, out=None):
 
 @implements(np.vdot)
 def vdot(a, b):
-    a, b = two_operands(a, b)
-    return matmul(conj(flat_operand(a)), flat_operand(b))
+    a, b = [flat_operand(x) for x in two_operands(a, b)]
+    return matmul(conjugate(a), b)
 
 
 def flat_operand(x: Any) -> Any:
@@ -232,7 +235,8 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
 @implements(np.vecdot, np.linalg.vecdot)
 def vecdot(x1, x2, axis=-1):
     x1, x2 = two_operands(x1, x2)
-    c = conj(move_axis(x1, axis, -1)) * move_axis(x2, axis, -1)
+    a, b = [move_axis(x, axis, -1) for x in (x1, x2)]
+    c = conjugate(a) * b
     return sum(c, ndim(c) - 1)
 
 

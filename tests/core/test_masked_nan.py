@@ -294,6 +294,8 @@ ROOTS_OF_SQUARES = {
     "products": lambda x: (lambda d: np.sqrt((d * d).sum(-1)).sum())(x[:, None] - x),
     "power": lambda x: (((x[:, None] - x) ** 2).sum(-1) ** 0.5).sum(),
     "dot": lambda x: (lambda d: np.sqrt(d @ d))(x[0] - x[1]),
+    "vdot": lambda x: (lambda d: np.sqrt(np.vdot(d, d)))(x[1] - x[0]),
+    "vecdot": lambda x: (lambda d: np.sqrt(np.vecdot(d, d)))(x[1:] - x[:-1]).sum(),
     "fourth": lambda x: np.sqrt((x[0] - x[1]) ** 4).sum(),
     "mean": lambda x: np.sqrt(np.mean(np.square(x[0] - x[1]))) * x[2, 0] + x[1, 1],
 }

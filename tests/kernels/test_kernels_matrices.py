@@ -393,6 +393,28 @@ def test_a_branch_that_is_not_taken_contributes_nothing(seed, monkeypatch):
 # --- linear algebra of each sample ---
 
 
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_determinants_of_singular_matrices(n):
+    """No pivot, a pivot that is zero halfway, a rank of less than n - 1."""
+    rng = np.random.default_rng(n)
+    A = np.zeros((n, n, 4))
+    A[1:, 1:, 1] = rng.integers(-3, 4, (n - 1, n - 1))  # a column and a row of zeros
+    A[:, :, 2] = rng.integers(-3, 4, (n, n))
+    A[:, 0, 2] = 0.0
+    A[:, :, 3] = np.outer(np.arange(1.0, n + 1), np.arange(2.0, n + 2))
+    k = kernels.map(np.linalg.det)
+    cofactors = [
+        [
+            (-1) ** (i + j) * np.linalg.det(np.delete(np.delete(At, i, 0), j, 1))
+            for i in range(n)
+            for j in range(n)
+        ]
+        for At in np.moveaxis(A, -1, 0)
+    ]
+    close(k(A), np.zeros(4), 1e-14)
+    close(tg.grad(lambda A: k(A).sum())(A).reshape(-1, 4).T, np.array(cofactors), 1e-13)
+
+
 @pytest.mark.parametrize("n", [9, 13])
 def test_pivoted_elimination(n):
     """Matrices that need row exchanges, each sample in its own order."""

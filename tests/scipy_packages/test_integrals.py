@@ -127,3 +127,26 @@ def test_integrand_that_keeps_something():
 
     assert np.isclose(tg.grad(f)(2.0), 0.75 * np.exp(-2.0) - 0.25, rtol=1e-12)
     assert len(met) == 21
+
+
+@pytest.mark.parametrize("points", [None, [0.4]])
+def test_limits_that_move_do_not_move_a_jump(points):
+    """The derivative by a limit is the integrand there."""
+
+    def f(p):
+        g = lambda t: p[2] * t if t < 0.4 else 3.0 * t * t
+        return scipy.integrate.quad(g, p[0], p[1], points=points, epsabs=1e-12, limit=200)[0]
+
+    def stacked(p):
+        g = lambda t: np.array([p[2] * t if t < 0.4 else 3.0 * t * t, t])
+        return scipy.integrate.quad_vec(g, p[0], p[1], epsabs=1e-10, epsrel=1e-10, limit=200, points=points)[
+            0
+        ][0]
+
+    p, v = np.array([0.1, 0.9, 2.0]), np.array([0.3, -0.7, 1.1])
+    right = np.array([-0.2, 2.43, 0.075])
+    H = np.array([[-2.0, 0, -0.1], [0, 5.4, 0], [-0.1, 0, 0]])
+    for each in (f, stacked):
+        np.testing.assert_allclose(tg.grad(each)(p), right, rtol=1e-7)
+        np.testing.assert_allclose(tg.jvp(each, (p,), (v,))[1], right @ v, rtol=1e-7)
+        np.testing.assert_allclose(tg.hvp(each, p, v), H @ v, rtol=1e-6)

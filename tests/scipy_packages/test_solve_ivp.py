@@ -430,8 +430,38 @@ def test_interpolant_by_its_time_alone(method):
 def test_an_interval_without_length(method):
     f = lambda x: itg.solve_ivp(lambda t, y: x[0] * y, (1, 1), x, method, dense_output=True)
     np.testing.assert_array_equal(tg.grad(lambda x: f(x).y.sum() + f(x).sol(1.0)[0])(K[:2]), [3.0, 2.0])
-    with pytest.raises(NoRuleError, match="without length"):
-        tg.grad(lambda t: itg.solve_ivp(lambda t, y: y, (t, t), [1.0], method).y[0, -1])(1.0)
+    last = lambda t: itg.solve_ivp(lambda t, y: x * t * y, (t[0], t[1]), [x], method).y[0, -1]
+    x, t = 2.0, np.array([1.5, 1.5])  # x exp(x (t1^2 - t0^2) / 2)
+    np.testing.assert_allclose(tg.grad(last)(t), [-6.0, 6.0], rtol=1e-14)
+    np.testing.assert_allclose(tg.hessian(last)(t), [[14.0, -18.0], [-18.0, 22.0]], rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "method, states, t_eval, end",
+    [
+        ("RK45", 1, None, 0.8),
+        ("BDF", 1, [0.2, 0.6], 0.6),
+        *[
+            pytest.param(m, 1, t, e, marks=pytest.mark.long)
+            for m in METHODS
+            for t, e in ((None, 0.8), ([0.2, 0.6], 0.6))
+        ],
+        pytest.param("RK45", 70, None, 0.8, marks=pytest.mark.long),
+    ],
+)
+def test_ends_that_move_do_not_move_a_switch(method, states, t_eval, end):
+    """y = exp(s - t0 + 3 (t - s)) after the switch s."""
+
+    def f(t):
+        return itg.solve_ivp(
+            lambda t, y: y if t < 0.35 else 3.0 * y, (t[0], t[1]), y0, method, t_eval, rtol=1e-6, atol=1e-7
+        ).y[0, -1]
+
+    at, y0 = np.array([0.1, 0.8]), np.full(states, 1.5)
+    y, v = 1.5 * np.exp(0.25 + 3 * (end - 0.35)), np.array([-1.0, 3.0 if end == 0.8 else 0.0])
+    for found in (tg.grad(f)(at), [tg.jvp(f, (at,), (e,))[1] for e in np.eye(2)]):
+        np.testing.assert_allclose(found, v * y, rtol=2e-3, atol=1e-3)
+    np.testing.assert_allclose(tg.hvp(f, at, v), (v @ v) * v * y, rtol=2e-3, atol=1e-3)
 
 
 def test_a_solution_that_blows_up_has_the_derivative_of_its_steps():

@@ -167,7 +167,16 @@ def ode(kind, name, **settings):
     return run
 
 
+def ode_with_jacobian(u, p):
+    r = s.ode(lambda t, u, a: -a * u, lambda t, u, a: np.diag([-a, -a])).set_integrator(
+        "vode", method="bdf", rtol=1e-11, atol=1e-12
+    )
+    r.set_initial_value(u, 0.0).set_f_params(p[0]).set_jac_params(p[0])
+    return r.integrate(0.7)
+
+
 ODE = {"samples": False, "exact": 1e-9, "rtol": 1e-5, "h": 1e-2}
 t("ode", ode(s.ode, "dopri5"), np.array([1.0, 0.2]), z, **ODE)
 t("ode adams", ode(s.ode, "vode", method="adams"), np.array([1.0, 0.2]), z, **ODE)
+t("ode jac", ode_with_jacobian, np.array([0.2, 1.0]), z, **ODE)
 t("complex_ode", ode(s.complex_ode, "dop853"), np.array([1.0, 0.2]), z, **ODE)

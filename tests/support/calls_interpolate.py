@@ -275,7 +275,16 @@ t(
     rtol=1e-5,
 )
 t("rbf nodes tps", lambda N, d, Q: s.RBFInterpolator(N, d)(Q), N, D, Q, exact=1e-9, h=1e-4, rtol=1e-5)
-t("rbf neighbours", lambda N, d, Q: s.RBFInterpolator(N, d, neighbors=6)(Q), N, D, Q, h=1e-5, rtol=1e-5)
+t(  # (how many neighbourhoods there are differs between samples)
+    "rbf neighbours",
+    lambda N, d, Q: s.RBFInterpolator(N, d, neighbors=6)(Q),
+    N,
+    D,
+    Q,
+    h=1e-5,
+    rtol=1e-5,
+    samples=False,
+)
 t(
     "rbf complex",
     lambda d, Q: abs(s.RBFInterpolator(N, d + 1j * d * d)(Q)),

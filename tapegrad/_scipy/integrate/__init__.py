@@ -85,11 +85,12 @@ def at_nodes(f: Any, x: Any, pure: bool) -> Any:
     return np.stack([f(v) for v in x])
 
 
-def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool) -> Any:
+def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool, whole: bool = False) -> Any:
     """Return the integral of f from a to b, by a rule on each piece.
 
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
-    x = end + (1 - t) / t, as in QUADPACK."""
+    x = end + (1 - t) / t, as in QUADPACK.  Limits that move take the first and the last piece with them,
+    for f may jump between; or, as `whole` and infinite ends ask, all pieces."""
     s = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
     w = np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
     low, high = open_ends(a), open_ends(b)
@@ -101,7 +102,13 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool) -> Any:
             x = a + high * x if high else b + low * x
         w = -w if high < 0 or low > 0 else w
     else:
-        x, w = a + (b - a) * s, w * (b - a)
+        if whole:
+            x, w = a + (b - a) * s, w * (b - a)
+        else:
+            at, wide = primal_of(a), primal_of(b) - primal_of(a)
+            cuts = [(a if p == 0 else at + p * wide, b if q == 1 else at + q * wide, r) for p, q, r in pieces]
+            x = np.concatenate([p + (q - p) * rule[0] for p, q, rule in cuts])
+            w = np.concatenate([(q - p) * rule[1] for p, q, rule in cuts])
         at_end = (primal_of(x) == primal_of(a)) | (primal_of(x) == primal_of(b))
         if np.any(at_end) and a != b:  # as in QUADPACK: f may have no value there
             x, w = x[~at_end], w[~at_end]
@@ -172,7 +179,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
     best, least = None, math.inf
     with called_again(func, pure, holds_tracked(a, b)) as (func,):
         for way in (iter, finer):
-            y = over_pieces(lambda x: func(x, *args), a, b, [*way(ends)], pure)
+            y = over_pieces(lambda x: func(x, *args), a, b, [*way(ends)], pure, way is finer)
             miss = abs(primal_of(y) - value)
             if miss < least:
                 best, least = y, miss

@@ -4,8 +4,8 @@ steps.
 The stages of all accepted steps solve equations, whose right-hand sides are evaluated together. Newton's
 method on these equations, with constant Jacobians, adds one order of derivatives in each round. Its linear
 equations are solved step by step (`linear_steps`, `multistep`). Steps of Radau and LSODA are those of Radau's
-method on SciPy's solution. The lengths of the steps are no variables, but for the ends of the interval, which
-scale all of them."""
+method on SciPy's solution. The ends of the steps are no variables, but for the ends of the interval. There
+the solution is carried on by a step of length zero, which has derivatives."""
 
 import math
 from collections.abc import Callable
@@ -162,23 +162,17 @@ def at_last_stage(right: RightSide, steps: Any) -> Any:
 
 
 class Span:
-    """The interval as SciPy cut it. `whole`: does it reach the end? Else the steps move with the
-    beginning."""
+    """The interval as SciPy cut it. `whole`: does it reach the end?"""
 
     def __init__(self, plain: Any, t_span: Any, whole: bool):
-        self.plain, self.start, self.stretch = plain, plain[0], 1.0
-        self.tracked = holds_tracked(t_span)
-        if self.tracked:
-            self.start = t_span[0]
-            if whole and plain[0] == plain[-1]:
-                raise refusal_text(
-                    NAME, "by the ends of an interval without length", "an interval with a length"
-                )
-            if whole:
-                self.stretch = (t_span[1] - t_span[0]) / (plain[-1] - plain[0])
+        self.plain, self.tracked = plain, holds_tracked(t_span)
+        self.start, self.end = t_span[0], t_span[1] if whole else plain[-1]
 
-    def at(self, times: Any) -> Any:
-        return self.start + (times - self.plain[0]) * self.stretch if self.tracked else times
+    def ends(self) -> Any:
+        """The ends of the steps."""
+        if not self.tracked:
+            return self.plain
+        return np.concatenate([np.reshape(t, -1) for t in (self.start, self.plain[1:-1], self.end)])
 
     def steps_of(self, t: Any) -> Any:
         """The number of the step in which each time lies."""
@@ -188,6 +182,16 @@ class Span:
         else:
             at = len(ts) - np.searchsorted(ts[::-1], v, side="right")
         return np.clip(at - 1, 0, len(ts) - 2)
+
+
+def carried(right: RightSide, start: Any, y: Any, end: float) -> Any:
+    """The solution at `end` that has the state y at `start`, which is `end` but for derivatives.  A step of
+    order four."""
+    h, k, total = end - start, 0.0, y
+    for share, weight in ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0)):
+        k = right(np.reshape(start + share * h, 1), np.reshape(y + share * h * k, (1, -1)))[0]
+        total = total + weight / 6.0 * h * k
+    return total
 
 
 def times_ascend(ts: Any) -> bool:
@@ -262,7 +266,7 @@ class SolvedSteps:
         self.states, self.K = steps.states, steps.K
         self.D = steps.D if type(steps) is MultistepSteps else None  # the rows of the interpolants
         self.asked = plain_np.arange(len(steps.ends) - 1)  # the steps whose slopes, or rows, these are
-        self.start = y0 - primal_of(y0)
+        self.y0 = real_parts(y0) if self.mixed else y0
 
     def evaluate(self, right: RightSide) -> None:
         """The slopes of an implicit method, where nothing is tracked."""
@@ -290,19 +294,19 @@ class SolvedSteps:
 
     def differentiate(self, right: RightSide, equations: Any, asked: Any) -> None:
         """`asked`: the steps of which more than the ends are asked for."""
-        steps, T = self.steps, self.span.at(self.steps.T.reshape(-1))
-        start = real_parts(self.start) if self.mixed else self.start
+        steps, T, span = self.steps, self.steps.T.reshape(-1), self.span
+        start = carried(right, span.start, self.y0, span.plain[0]) if holds_tracked(span.start) else self.y0
+        start = start - primal_of(start)
         if equations is None:
             self.asked = asked
-            self.states, self.K = swept(steps, asked, right, start, T, self.span.stretch)
+            self.states, self.K = swept(steps, asked, right, start)
             return
         n, move = equations.n, AxisMap(equations.forward, equations.size, equations.backward)
         Y = known_stages(steps)
         levels = rounds = 1
         while rounds <= levels:
             found = right(T, np.reshape(Y, (-1, n)))
-            slopes = found * self.span.stretch
-            rest = slopes if rounds == 1 else slopes - np.reshape(self.K, (-1, n))
+            rest = found if rounds == 1 else found - np.reshape(self.K, (-1, n))
             if rounds == 1:
                 levels = open_levels(start, rest)
                 check_slopes(np.reshape(bare(found), Y.shape), self.K, Y, equations.J)
@@ -319,12 +323,21 @@ class SolvedSteps:
             start, rounds = plain_np.zeros(n), rounds + 1
             Y = steps.stages(self.states, self.K, slice(None))
 
+    def carry_on(self, right: RightSide) -> None:
+        """The state at the end of the interval."""
+        end, at = self.span.end, self.span.plain[-1]
+        self.last = carried(right, at, self.states[-1], end) if holds_tracked(end) else self.states[-1]
+
     def sol(self) -> "Solution":
         own = (self.states[:-1], self.K) if self.D is None else (self.states[1:], self.D)
         return Solution(self.steps, self.span, *own, self.asked, self.mixed)
 
     def ends(self) -> Any:
-        return complex_states(self.states) if self.mixed else self.states
+        """The states at the ends of the steps, and of the interval."""
+        states = self.states
+        if self.span.tracked:
+            states = np.concatenate([self.y0[None], states[1:-1], self.last[None]])
+        return complex_states(states) if self.mixed else states
 
 
 class Solution(Carrier):
@@ -345,8 +358,7 @@ class Solution(Carrier):
         flat = np.reshape(t, -1)
         at = self.span.steps_of(flat)
         h = plain_np.diff(self.steps.ends)
-        first = self.span.at(self.steps.ends)[at]
-        x = (flat - first) / (plain_np.where(h == 0, 1.0, h)[at] * self.span.stretch)
+        x = (flat - self.steps.ends[at]) / plain_np.where(h == 0, 1.0, h)[at]
         weights = self.steps.weights(at, x)
         rows = self.rows[plain_np.searchsorted(self.asked, at)]
         y = self.states[at] + np.reshape(weights[:, None] @ rows, (len(at), -1))
@@ -525,12 +537,13 @@ class IvpCall:
         with once_more(*self.functions, arrays=not (altered or written)) as (fun, *events):
             if tracked:
                 solved.differentiate(of(fun), equations, self.asked(solved, found.t, keeps))
+                solved.carry_on(of(fun))
             if not (altered or written):
                 return self.differentiable(found, solved, events)
         with once_more(*self.functions) as (fun, *events):  # for what it writes and keeps
             at = slice(None if keeps else -1, None)
             Y = np.reshape(steps.stages(solved.states, solved.K, at), (-1, solved.states.shape[1]))
-            of(fun, True)(solved.span.at(steps.T.reshape(-1))[at], Y[at])
+            of(fun, True)(steps.T.reshape(-1)[at], Y[at])
             return self.differentiable(found, solved, events)
 
     @property
@@ -547,7 +560,7 @@ class IvpCall:
 
     def differentiable(self, found: Any, solved: SolvedSteps, events: list) -> Any:
         """SciPy's result with its derivatives."""
-        times, states, sol = solved.span.at(solved.steps.ends), solved.ends(), solved.sol()
+        times, states, sol = solved.span.ends(), solved.ends(), solved.sol()
         whole = sol if found.sol is None else ShiftedSolution(found.sol, sol)
         events, was, count = events[: len(self.events)], found.t_events, len(found.t)
         if events:

@@ -25,11 +25,11 @@ class ode(Carrier, metaclass=CarrierType):
 
     def __init__(self, f: Callable, jac: Any = None):
         self.f, self.f_params, self.t, self._y, self.moves = f, (), 0.0, None, False
-        self.stiff = False
+        self.stiff, self.jac_params = False, ()
         of = lambda t, y: self.at(t, y, *map(bare, self.f_params))
-        self.real = type(self)._theirs(
-            of, None if jac is None else lambda t, y, *p: bare(as_float_array(jac(t, y, *p)))
-        )
+        # (vode of SciPy 1.17 gives the parameters of f to jac)
+        slopes = lambda t, y: bare(as_float_array(jac(t, y, *map(bare, self.jac_params))))
+        self.real = type(self)._theirs(of, None if jac is None else slopes)
 
     def at(self, t: Any, y: Any, *params: Any) -> Any:
         """The plain slope; a function that captured what is tracked is found out by it."""
@@ -60,7 +60,7 @@ class ode(Carrier, metaclass=CarrierType):
         return self
 
     def set_jac_params(self, *params):
-        self.real.set_jac_params(*bare(params))
+        self.jac_params = params
         return self
 
     def set_solout(self, solout):

@@ -33,7 +33,7 @@ MANY_STAGES = 32  # for which it pays to compile a recording at once
 
 
 class StageSlope(PickledByCall):
-    """The slope f(t, y), times a factor, as a function of (y, t, factor) and of the values that f captures.
+    """The slope f(t, y) as a function of (y, t) and of the values that f captures.
 
     `stages`: at how many it is asked for. `plans`: recordings of its products, of each kind one for each
     branch."""
@@ -51,10 +51,10 @@ class StageSlope(PickledByCall):
     def __del__(self):
         at_the_end_of_an_object(self.first.finish)  # as of a Call
 
-    def __call__(self, y: Any, t: Any, factor: Any, *values: Any) -> Any:
+    def __call__(self, y: Any, t: Any, *values: Any) -> Any:
         shadow = Rebind(self.functions, [], self.first, values)
         with shadow as ((f,), _):
-            slope = out_of(self.right.of(f).point(t, y) * factor)
+            slope = out_of(self.right.of(f).point(t, y))
             shadow.check_all(NAME)
             shadow.arrays = []
         forgotten(shadow)
@@ -109,7 +109,7 @@ class StageSlope(PickledByCall):
 
 class StageSweep:
     """The states at the ends of known steps, and the slopes of their stages, as a function of the start, the
-    times of the stages, a factor of the slopes, and what the right-hand side captures.
+    times of the stages, and what the right-hand side captures.
 
     `asked`: the steps whose slopes are given. `moving`: the places of the start and of the other arguments
     that are tracked."""
@@ -146,7 +146,7 @@ class StageSweep:
     def arguments(self, y: Any, stage: tuple, xs: Any) -> list:
         """Return the arguments of a stage, or tangents of these; `xs`: pairs of a place and an argument."""
         at = stage[0] * self.steps.A.shape[1] + stage[1]
-        return [y if p == 0 else x.T[at] if p == 1 else x for p, x in xs]
+        return [y if p == 0 else x[at] if p == 1 else x for p, x in xs]
 
     def product(
         self, kind: tuple, quick: dict | None, at: tuple, y: Any, slope: Any, xs: tuple, v: tuple
@@ -213,7 +213,7 @@ class StageSweep:
         """Return the cotangents of what moves, from the last stage to the first. `many`: of a stack."""
         (ends, slopes), A, B = w, self.steps.A, self.steps.B
         adjoint = ends[..., -1, :]
-        terms: dict = {p: [] if p == 1 else 0.0 for p in self.moving[1:]}
+        terms = dict.fromkeys(self.moving[1:], 0.0)
         for k in reversed(range(len(B))):
             (Y, K), after, row = self.stages(k, out[0], xs, quick), adjoint, self.rows.get(k)
             pulled: list = []
@@ -221,14 +221,14 @@ class StageSweep:
                 g = np.zeros_like(after) if row is None else slopes[..., row, i, :]
                 g = combined(g, [B[k, i], *A[k, i + 1 :, i][::-1]], [after, *pulled])
                 if quick is not None and not g.any():
-                    parts: list = [np.zeros((*g.shape[:-1], *shape(xs[p])[p == 1 :])) for p in self.moving]
+                    parts: list = [np.zeros((*g.shape[:-1], *shape(xs[p]))) for p in self.moving]
                 else:
                     parts = self.product((True, many), quick, (k, i), Y[i], K[i], xs, (g,))
                 pulled.append(parts[0])
                 for p, part in zip(terms, parts[1:], strict=True):
-                    terms[p] = terms[p] + ([part] if p == 1 else part)
+                    terms[p] = terms[p] + part
             adjoint = combined(ends[..., k, :] + after, [1.0] * len(pulled), pulled)
-        return [adjoint, *[np.stack(v[::-1], -1) if p == 1 else v for p, v in terms.items()]]
+        return [adjoint, *terms.values()]
 
     def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
         """Return the tangents, from the first stage to the last."""
@@ -266,17 +266,17 @@ def combined(y: Any, weights: Any, slopes: list) -> Any:
     return y
 
 
-def swept(steps: Any, asked: Any, right: RightSide, start: Any, times: Any, factor: Any) -> tuple:
+def swept(steps: Any, asked: Any, right: RightSide, start: Any) -> tuple:
     """Return the states at the ends of the steps, and the slopes of the stages of those that are asked for,
     with derivatives."""
-    slope = StageSlope(right, steps.T.size)
+    slope, times = StageSlope(right, steps.T.size), steps.T.reshape(-1)
     end = steps.states[-2] + steps.A[-1, -1] @ steps.K[-1]
-    last = end, primal_of(times[-1]), primal_of(factor)
+    last = end, times[-1]
 
     def run(values: list) -> Any:
         found = slope(*last, *map(primal_of, values))
         check_slopes(found, steps.K[-1, -1], end)
-        xs = (start, times, factor, *values)
+        xs = (start, times, *values)
         moving = [k for k, x in enumerate(xs) if k == 0 or holds_tracked(x)]
         sweep = StageSweep(steps, slope, asked, moving)
         if len(moving) == 1 and not holds_tracked(start):

@@ -1,8 +1,9 @@
 """Linear algebra of symbolic matrices: cholesky, solve, inv, det, slogdet, triangular solves.
 
 Large matrices are blocks, small ones are unrolled. `symbolic_solve`, `symbolic_inv` and `symbolic_det` pivot:
-selects exchange rows without a branch, and each sample has its own order. 2 x 2 matrices use Cramer's rule. A
-matrix without a Cholesky factor gives nan for its sample; nothing raises."""
+selects exchange rows without a branch, and each sample has its own order. 2 x 2 matrices use Cramer's rule,
+and determinants up to 4 x 4 are sums of products. A matrix without a Cholesky factor gives nan for its
+sample; nothing raises."""
 
 from typing import Any, NamedTuple
 
@@ -145,8 +146,8 @@ def symbolic_inv(a: Any) -> Sym:
 def symbolic_det(a: Any) -> Sym:
     a = one_matrix(a)
     g, n = a.g, len(a)
-    if n == 2:
-        return a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
+    if n <= 4:
+        return sum_of_minors(a, tuple(range(n)))
     if g.limits.large(a.size):
         block = g.pack(a.ids)
         return Sym(g, g.det(block, g.lu(block)))
@@ -154,6 +155,19 @@ def symbolic_det(a: Any) -> Sym:
     for k in range(n):
         sign = sign * u[k, k]
     return sign
+
+
+def sum_of_minors(a: Sym, columns: tuple) -> Sym:
+    """The determinant of the last rows of a in these columns, by its first row. No pivot divides, so that of
+    a singular matrix has its derivatives, too."""
+    row, terms = len(a) - len(columns), []
+    for k, c in enumerate(columns):
+        rest = columns[:k] + columns[k + 1 :]
+        terms.append(a[row, c] * sum_of_minors(a, rest) if rest else a[row, c])
+    total = terms[0]
+    for k, term in enumerate(terms[1:]):
+        total = total + term if k % 2 else total - term
+    return total
 
 
 def symbolic_slogdet(a: Any) -> tuple[Sym, Sym]:
