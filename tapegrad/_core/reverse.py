@@ -475,10 +475,10 @@ def _swept(records: AnyList, G: AnyList, again: bool | None) -> None:
 
 def careful_record(record: AnyTuple, even: bool) -> AnyTuple:
     rule, i, second, j, *rest = record
-    squares = i == j if even else None
+    squares = (len(i) == 2 and i[0] == i[1] if second is MANY else i == j) if even else None
     if rule is None and second is None or second in (REGION, ELEMENT, PART):
         return record
-    rule = careful_primitive(rule) if second is MANY else rule and late.careful(rule, squares)
+    rule = careful_primitive(rule, squares) if second is MANY else rule and late.careful(rule, squares)
     return (
         rule,
         i,
@@ -488,9 +488,9 @@ def careful_record(record: AnyTuple, even: bool) -> AnyTuple:
     )
 
 
-def careful_primitive(prim: Primitive) -> Primitive:
+def careful_primitive(prim: Primitive, squares: bool | None) -> Primitive:
     other = copy.copy(prim)
-    other.vjp = tuple(map(late.careful, prim.vjp))
+    other.vjp = tuple([late.careful(rule, squares) for rule in prim.vjp])
     return other
 
 

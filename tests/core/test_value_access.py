@@ -18,6 +18,7 @@ ASKING = {
     "implicit.sequential": "memory in other hands, whether it was written",
     "implicit": "what a solver is given, and gave",
     "_core.primitive": "where it stands; the truth of an array",
+    "_scipy.linear_routines": "the dtypes of arrays, which choose a routine",
     "_scipy.namespaces": "functions without a derivative, and on untracked arrays",
     "_dispatch.structured": "values of all fields, for texts and comparisons",
     "_dispatch.numbers": "functions whose derivative is zero, texts",

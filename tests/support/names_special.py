@@ -18,6 +18,7 @@ T = between(0.1, 0.9, 2, 3, seed=1)
 AWAY = np.sign(X) * (0.3 + abs(X))
 ALONE = [np.array(2.7), np.array(1.4)]
 NS = np.array([0, 3, 4])
+WHOLE_QUANTILES = ("_binom_ppf", "_binom_isf", "_nbinom_ppf", "_nbinom_isf")
 V = np.array([[0.3, 1.7, 2.5], [0.6, 3.3, 1.1]])
 
 
@@ -158,6 +159,14 @@ LINES = [
         0.2 + 0.1 * P,
         numpy_only=True,
         covers=("_binom_pmf", "_binom_cdf", "_binom_sf"),
+    ),
+    case(
+        "_binom_ppf and its kin",
+        lambda q, p: p * sum([getattr(sp._ufuncs, name)(q, 3.0, p) for name in WHOLE_QUANTILES]),
+        np.array([0.31, 0.52, 0.66]),  # with these, no jump is near
+        np.array([0.79, 0.72, 0.79]),
+        numpy_only=True,
+        covers=WHOLE_QUANTILES,
     ),
     *[
         case(
