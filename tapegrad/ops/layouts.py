@@ -21,7 +21,7 @@ from .._core.registry import late
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 
 KNOWN: dict = {}  # a kind of call -> the forms of NumPy's results
-NAMED = {str, type(None), type}  # settings that equal no value of another type
+NAMED = {str, type(None)}  # settings that equal no value of another type
 FLOATS = {float, complex, np.float64, np.complex128}
 UNUSUAL = frozenset("efFgG")  # floats of other sizes, which decide the result type of SciPy and NumPy
 LAPACKS = ("scipy.linalg._decomp", "scipy.linalg._basic")  # modules whose results have LAPACK's types
@@ -115,7 +115,7 @@ def layout_key(x: Any, given: list) -> Any:
     c = type(x)
     if c is tuple or c is list:
         return c, *[layout_key(e, given) for e in x]
-    if c in NAMED:
+    if c in NAMED or issubclass(c, type):  # (`float` of a followed function has a class of its own)
         return x
     if c in SETTINGS:
         return c, (x.start, x.stop, x.step) if c is slice else None if c in FLOATS else x

@@ -39,7 +39,7 @@ def dependence_rule(*names: str) -> Callable:
 def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     """Return the set names of the result, a tuple for a tuple."""
     prim = i.prim
-    # A search of SciPy's is external: it is recorded without the rules by which its solution is differentiated.
+    # (a search of SciPy is external: it is recorded without the rules that differentiate its solution)
     if prim.vjp is None and prim.jvp is None and not prim.external:
         return None
     outs = out if type(out) is tuple or type(out) is list else [out]

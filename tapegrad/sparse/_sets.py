@@ -169,10 +169,9 @@ class IndexSets:
         """Return the elementwise union of two arrays of names, broadcast together."""
         if a is b:
             return a
-        a, b = np.broadcast_arrays(a, b)
-        shape = a.shape
+        shape = np.broadcast_shapes(a.shape, b.shape)
         # of one layout and writable, so that the loop is compiled once
-        a, b = [np.require(x, np.int64, ("C", "W")).reshape(-1) for x in (a, b)]
+        a, b = [np.array(np.broadcast_to(x, shape), np.int64, order="C").reshape(-1) for x in (a, b)]
         out, k = np.empty(a.size, np.int64), 0
         while True:
             k, self.count = unite(

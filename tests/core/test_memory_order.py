@@ -477,3 +477,23 @@ def test_products_of_a_recording_lie_as_those_of_numpy_do():
                 assert type(found) is type(wanted) and found.dtype == wanted.dtype, (x.dtype, y.dtype)
                 assert found.shape == wanted.shape and found.strides == wanted.strides, (x.strides, y.strides)
                 assert np.allclose(found, wanted, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("f", [np.add, np.multiply, np.cumsum, np.sum, np.einsum], ids=lambda f: f.__name__)
+def test_classes_of_python_name_dtypes(f):
+    x, found = np.asfortranarray(np.arange(24.0).reshape(2, 3, 4)), []
+
+    def call(x):
+        if f is np.einsum:
+            return np.einsum("ijk,k->kji", x, np.ones(4), order="F", dtype=float)
+        if f in (np.cumsum, np.sum):
+            return f(x, 0, dtype=float)
+        return f(x, 1.0, order="C", dtype=float)
+
+    def total(x):
+        y = call(x)
+        found.append(y.strides)
+        return y.sum()
+
+    tg.grad(total)(x), tg.jvp(total, (x,), (x,))
+    assert found == [call(x).strides] * 2

@@ -54,8 +54,9 @@ KINDS = {
         "np.sqrt(x), x)",
     ),
     "brentq": ("ValueError", "y = x * scipy.optimize.brentq(lambda z: z**3 + z - x[0], 0.0, 9.0)"),
-    "newton": ("RuntimeError", "y = x + scipy.optimize.newton(lambda z: z * z - x[0] - 0.1, 1.5, maxiter=40)"),
     # (no double root at any of the POINTS: there is no derivative at one)
+    "newton": ("RuntimeError", "y = x + scipy.optimize.newton(lambda z: z * z - x[0] - 0.1, 1.5, "
+    "maxiter=40)"),
     "implicit": ("tg.errors.ConvergenceError", "y = x * tg.implicit.root(lambda z, a: z * z - a, "
     "halved)(1.5, x[0])"),
     "state space": (
