@@ -100,7 +100,7 @@ class StageSlope(PickledByCall):
                     plans.insert(0, plan)
                     if self.stages > MANY_STAGES:
                         for kept in plan.forms["value"].programs:
-                            kept.spent = math.inf  # its text pays
+                            kept.spent = math.inf  # so many stages repay its compilation
                     return found
                 except GuardError:
                     self.recorded = False
