@@ -391,8 +391,12 @@ def fill_module(
         elif type(x).__name__ == "fortran":
             x = load("tapegrad._scipy.linear_routines").LinearRoutine(x)
         elif is_function(x):
-            key = x if keys is None else getattr(keys, old.get(name, name), x)
-            x = FACES.get(x) or FACES.setdefault(x, face(x, key, device))
+            root = sys.modules[real.__name__.partition(".")[0]]
+            if root is not real and getattr(root, name, None) is x:  # `cupy.linalg.matmul` is `cupy.matmul`
+                x = getattr(STAND_INS[root], name)
+            else:
+                key = x if keys is None else getattr(keys, old.get(name, name), x)
+                x = FACES.get(x) or FACES.setdefault(x, face(x, key, device))
         space[name] = x
         return x
 

@@ -34,7 +34,7 @@ def _added_stacked(run, xs, params):
     """The batching rule of `added_at` and `added_by`: one more axis, for the samples."""
     count, more = len(xs[0]), {"axis": params["axis"] + 1, "like": (len(xs[0]), *params["like"])}
     if len(xs) == 1:
-        library = xp_of(xs[0])
+        library = xp(xs[0])
         more["at"] = library.broadcast_to(library.asarray(params["at"]), (count, *params["at"].shape))
     return run(*xs, **more)
 
