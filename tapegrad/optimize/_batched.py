@@ -43,6 +43,25 @@ def row_maximum(a: Any) -> Any:
     return abs(a.T.copy()).max(axis=0)  # ten times as fast as a maximum over a short last axis
 
 
+def symmetric_eigenpairs(H: Any, xp: ModuleType) -> tuple[Any, Any]:
+    """Return the ascending eigenvalues (b, p) and the eigenvectors (b, p, p) of symmetric matrices.
+
+    Two parameters take one Jacobi rotation (Golub and Van Loan, Matrix Computations, 8.5), of all matrices at
+    once: LAPACK needs nine times as long for a thousand of them."""
+    if H.shape[1] != 2:
+        return xp.linalg.eigh(H)
+    a, b, c = H[:, 0, 0], H[:, 0, 1], H[:, 1, 1]
+    with np.errstate(all="ignore"):
+        ratio = (c - a) / (2 * b)
+        tangent = xp.copysign(1 / (abs(ratio) + xp.sqrt(1 + ratio * ratio)), ratio)
+    tangent = xp.where(b == 0, 0.0, tangent)
+    cosine = 1 / xp.sqrt(1 + tangent * tangent)
+    sine, w = tangent * cosine, xp.stack([a - tangent * b, c + tangent * b], 1)
+    Q = xp.stack([xp.stack([cosine, sine], 1), xp.stack([-sine, cosine], 1)], 1)
+    swapped = w[:, :1] > w[:, 1:]
+    return xp.where(swapped, w[:, ::-1], w), xp.where(swapped[:, :, None], Q[:, :, ::-1], Q)
+
+
 class BatchState:
     """The unfinished problems.
 
@@ -160,7 +179,7 @@ class Newton(BatchState):
         size = xp.maximum(size, 1e-6 * size.max(axis=1, keepdims=True))
         D = size / xp.exp(xp.log(size).mean(axis=1, keepdims=True))
         self.D = xp.where(xp.isfinite(D), D, 1.0)
-        self.w, self.Q = xp.linalg.eigh(self.H / (self.D[:, :, None] * self.D[:, None, :]))
+        self.w, self.Q = symmetric_eigenpairs(self.H / (self.D[:, :, None] * self.D[:, None, :]), xp)
 
     def curved(self, x: Any, at: Any) -> Any:
         """Compute the Hessians at x of the rows `at`; return for every row that its Hessian is finite."""
@@ -178,7 +197,7 @@ class Newton(BatchState):
             H = 0.5 * (H[good] + H[good].swapaxes(1, 2))
             self.H[kept] = H
             D = self.D[kept]
-            self.w[kept], self.Q[kept] = xp.linalg.eigh(H / (D[:, :, None] * D[:, None, :]))
+            self.w[kept], self.Q[kept] = symmetric_eigenpairs(H / (D[:, :, None] * D[:, None, :]), xp)
         fine = xp.ones(len(at), bool)
         fine[chosen] = good
         return fine

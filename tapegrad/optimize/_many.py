@@ -21,7 +21,7 @@ from ..kernels.generated.kernel import likelihood
 from ..kernels.generated.map import MapKernel
 from ..kernels.trace.surroundings import rebuilt_with
 from ..kernels.trace.symbolic import Sym
-from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
+from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton, symmetric_eigenpairs
 from ._flat import plain_call, plain_result
 
 
@@ -246,7 +246,7 @@ def solve_many(
 
 
 def _inverse(xp: Any, H: Any) -> Any:
-    w, Q = xp.linalg.eigh(H)
+    w, Q = symmetric_eigenpairs(H, xp)
     definite = w[:, 0] > w.shape[1] * np.finfo(float).eps * abs(w).max(axis=1)
     w = xp.where(definite[:, None], w, np.nan)
     return (Q / w[:, None, :]) @ Q.swapaxes(1, 2)

@@ -9,6 +9,7 @@ from scipy.special import expit
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from tapegrad.optimize import minimize_many
+from tapegrad.optimize._batched import symmetric_eigenpairs
 
 METHODS = ("newton", "bfgs")
 
@@ -361,3 +362,16 @@ def test_what_falls_without_end_has_not_converged(method, power):
     assert minimize_many(
         lambda x: (x[0] - 1.5) ** 2 * 1e8 + 1e8, np.ones((1, 5)), method=method, vectorized=True
     ).converged.all()
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_eigenpairs_of_many_matrices(p):
+    H = np.random.default_rng(p).normal(size=(300, p, p))
+    H = H + H.swapaxes(1, 2)
+    H[0], H[1], H[2], H[3] = 0, np.eye(p), -np.eye(p)[::-1], 1e200 * H[3]
+    H[4] = np.diag([1.0, -1.0, 2.0][:p])
+    w, Q = symmetric_eigenpairs(H, np)
+    size = abs(H).max(axis=(1, 2)) + 1e-300
+    assert (abs(w - np.linalg.eigvalsh(H)).max(axis=1) <= 4e-15 * size).all()
+    assert (abs((Q * w[:, None]) @ Q.swapaxes(1, 2) - H).max(axis=(1, 2)) <= 4e-15 * size).all()
+    assert abs(Q @ Q.swapaxes(1, 2) - np.eye(p)).max() < 4e-15
