@@ -89,6 +89,19 @@ def test_a_divided_sum():
         assert np.array_equal(a, b)
 
 
+@pytest.mark.parametrize("chunks", [1, 63, 64, 65, 200, 64 * 9 + 5])
+def test_chunks_are_added_in_order(chunks):
+    rows, g = 40, np.random.default_rng(chunks)
+    sums, totals = g.normal(size=(chunks, rows)), g.normal(size=rows)
+    expected = totals.copy()
+    for row in sums:
+        expected += row
+    BlockKernel(gather_text(np.float64), "gather")(
+        (2,), (512,), (sums, totals, np.int64(rows), np.int64(chunks))
+    )
+    assert np.array_equal(totals, expected)
+
+
 @pytest.mark.parametrize("sums", [None, np.float64])
 def test_data_loaded_by_four_and_sums_of_float64(sums):
     k = kernels.likelihood(

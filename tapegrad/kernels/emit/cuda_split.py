@@ -17,26 +17,49 @@ import numpy as np
 from .cuda import CudaText, KernelSignature, bits_for
 from .lower import CHUNK, LoweredProgram
 
-# One warp of a block adds a tile of chunks, in order, while its others load the next tile.
+# One warp of a block adds a tile of chunks, in order. The others move later tiles to shared memory; a load has
+# the time of GATHER_AHEAD tiles to arrive in its register.
 GATHER_ROWS, GATHER_THREADS = 32, 512  # of a block; a warp has a lane for each row
+GATHER_AHEAD = 4  # an even number
 GATHER = """typedef long long i64;
 typedef {real} real;
 extern "C" __global__ void __launch_bounds__({threads})
 gather(const real* __restrict__ sums, real* __restrict__ totals, i64 rows, i64 chunks) {{
   __shared__ real tile[2][64][{rows}];
-  const int lane = threadIdx.x % {rows}, warp = threadIdx.x / {rows}, warps = blockDim.x / {rows};
+  const int lane = threadIdx.x % {rows}, warp = threadIdx.x / {rows};
   const i64 row = (i64)blockIdx.x * {rows} + lane, tiles = (chunks + 63) / 64;
   const bool some = row < rows;
   real total = some && warp == 0 ? totals[row] : 0;
-  for (i64 k = 0; k <= tiles; ++k) {{
-    const i64 first = (warp ? k : k - 1) * 64, left = chunks - first;
-    const int count = left < 64 ? left : 64;
-    if (some && warp)
-      for (int j = warp - 1; j < count; j += warps - 1) tile[k % 2][j][lane] = sums[(first + j) * rows + row];
-    if (some && !warp && k)
-      for (int j = 0; j < count; ++j) total = total + tile[1 - k % 2][j][lane];
-    __syncthreads();
-  }}
+  real held[{ahead}][{each}];
+#pragma unroll
+  for (int d = 0; d < {ahead}; ++d)
+#pragma unroll
+    for (int n = 0; n < {each}; ++n) {{
+      const int j = warp - 1 + n * {movers};
+      const i64 chunk = d * 64 + j;
+      held[d][n] = some && warp && j < 64 && chunk < chunks ? sums[chunk * rows + row] : 0;
+    }}
+  for (i64 k = 0; k <= tiles; k += {ahead})
+#pragma unroll
+    for (int d = 0; d < {ahead}; ++d) {{
+      const int side = d % 2;
+      if (some && warp) {{
+#pragma unroll
+        for (int n = 0; n < {each}; ++n) {{
+          const int j = warp - 1 + n * {movers};
+          const i64 chunk = (k + d + {ahead}) * 64 + j;
+          if (j < 64) tile[side][j][lane] = held[d][n];
+          held[d][n] = j < 64 && chunk < chunks ? sums[chunk * rows + row] : 0;
+        }}
+      }}
+      const i64 left = chunks - (k + d - 1) * 64;
+      const int count = k + d == 0 || left < 0 ? 0 : left < 64 ? left : 64;
+      if (some && !warp) {{
+#pragma unroll 16
+        for (int j = 0; j < count; ++j) total = total + tile[1 - side][j][lane];
+      }}
+      __syncthreads();
+    }}
   if (some && !warp) totals[row] = total;
 }}
 """
@@ -46,7 +69,15 @@ gather(const real* __restrict__ sums, real* __restrict__ totals, i64 rows, i64 c
 def gather_text(dtype: np.dtype | type) -> str:
     """The source of `gather` for sums of this dtype."""
     real = "double" if np.dtype(dtype) == np.float64 else "float"
-    return GATHER.format(real=real, rows=GATHER_ROWS, threads=GATHER_THREADS)
+    movers = GATHER_THREADS // GATHER_ROWS - 1
+    return GATHER.format(
+        real=real,
+        rows=GATHER_ROWS,
+        threads=GATHER_THREADS,
+        ahead=GATHER_AHEAD,
+        movers=movers,
+        each=-(-64 // movers),
+    )
 
 
 def splittable(low: LoweredProgram) -> bool:
