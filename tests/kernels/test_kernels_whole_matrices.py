@@ -169,3 +169,41 @@ def test_a_matrix_is_factored_once(monkeypatch):
     tg.grad(lambda a, b: k(a, b).sum())(9.0 * I[..., None], W[..., None])
     ((family, _),) = k._families.values()
     assert family.program((), 0).g.op.count("lu") == 1
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_sparse_rows_and_columns(k, monkeypatch):
+    """Rows with one element are moved and scaled; the others are multiplied without the zeros."""
+    monkeypatch.setattr(LIMITS, "nodes", 0)
+    g = np.random.default_rng(k)
+    n = 11 + k
+    fixed, places = np.zeros((n, n)), np.full((n, n), -1)
+    for i in range(n):
+        at = g.choice(n, size=g.choice([0, 1, 1, 1, 1, n // 2]), replace=False)
+        for j in at:
+            if g.random() < 0.3:
+                places[i, j] = g.integers(3)
+            else:
+                fixed[i, j] = g.choice([1.0, 1.0, -1.0, 0.5])
+    entries = np.where(places >= 0, places, 3 + np.arange(n * n).reshape(n, n))
+
+    def step(P, theta, y):
+        A = np.concatenate([theta, fixed.ravel()])[entries]
+        P = A @ P @ A.T / (1 + theta[0] ** 2)
+        return P + np.eye(n), np.log((P[0] * P[:, 2]).sum() ** 2 + y * y) + (A.T @ P)[1, 2] * 0.1
+
+    kernel = tg.kernels.recursion(lambda theta: np.diag(np.full(n, theta[1])), step)
+    theta, v = g.normal(size=3), g.normal(size=3)
+    assert kernel.lowered(3, 0).arena > 0
+
+    def by_array(theta):
+        P, total = theta[1] * np.eye(n), 0.0
+        for y in Y:
+            P, term = step(P, theta, y)
+            total = total + term
+        return total
+
+    ours = lambda theta: kernel(theta, Y)
+    close(ours(theta), by_array(theta))
+    close(tg.grad(ours)(theta), tg.grad(by_array)(theta))
+    close(tg.hvp(ours, theta, v), tg.hvp(by_array, theta, v), 1e-8)

@@ -351,9 +351,45 @@ class Blocks:
         if found is None:
             found = self.through(b, lambda b: self.matmul(a, b))
         if found is None:
+            found = self.sparse_product(a, b)
+        if found is None:
             gates = self.gated_elements(a), self.gated_elements(b)
             found = self.raw("matmul", a, b, shape=(self.shape[a][0], self.shape[b][1]), meta=gates)
         return found
+
+    def sparse_product(self, a: int, b: int) -> int | None:
+        """Return the product of a matrix, most of whose rows (or columns) have one element at most; or None.
+
+        Its other rows are multiplied without the columns in which all of them are zero."""
+        x, y = self.names(a), self.names(b)
+        found = self._product_by_rows(x, y)
+        if found is None:
+            found = self._product_by_rows(y.T, x.T)
+            found = None if found is None else found.T
+        return None if found is None else self.pack_or_zero(found)
+
+    def _product_by_rows(self, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+        """Return the names of the product of matrices with the names x and y."""
+        there = x != self.zero
+        count, inner = there.sum(axis=1), there.any(axis=0)
+        if 2 * (count < 2).sum() < len(count) and 2 * inner.sum() > len(inner):
+            return None
+        out = np.full((len(x), y.shape[1]), self.zero, np.int64)
+        (one,) = np.nonzero(count == 1)
+        at = there[one].argmax(axis=1)
+        out[one] = y[at]
+        (scaled,) = np.nonzero(x[one, at] != self.one)
+        if scaled.size:
+            rows, factors = one[scaled], x[one[scaled], at[scaled]]
+            shape = rows.size, y.shape[1]
+            factor = self.pack(np.repeat(factors[:, None], shape[1], axis=1))
+            out[rows] = self.names(self.mul(factor, self.pack_or_zero(y[at[scaled]])), shape)
+        (many,) = np.nonzero(count > 1)
+        if many.size:
+            inner = there[many].any(axis=0)
+            left, right = self.pack(x[many][:, inner]), self.pack_or_zero(y[inner])
+            out[many] = self.names(self.matmul(left, right), (many.size, y.shape[1]))
+        return out
 
     def identity(self, i: int) -> bool:
         return self.op[i] == "array" and np.array_equal(self.numbers(i), np.eye(len(self.numbers(i))))
@@ -416,7 +452,7 @@ class Blocks:
             return [(x, self.pack_or_zero(names))]
         bars = self.names(bar, self.shape[i]).ravel()
         shares = []
-        homes: dict[Any, Any] = {}
+        homes: dict[int, list] = {}  # elements that are read several times have a place in several
         for piece in self.pieces(i):
             s = self.args[i][piece.source]
             names, origins = bars[piece.places()], piece.origins()
@@ -432,13 +468,16 @@ class Blocks:
             if not self.shape[s]:
                 shares.append((s, self.node_of(int(names.reshape(-1)[0]))))
                 continue
-            home = homes.get(s)
-            if home is None or (home[origins] != self.zero).any():
-                if home is not None:
-                    shares.append((s, self.pack_or_zero(home.reshape(self.shape[s]))))
-                home = homes[s] = np.full(element_total(self.shape[s]), self.zero, np.int64)
-            home[origins] = names
-        return shares + [(s, self.pack_or_zero(home.reshape(self.shape[s]))) for s, home in homes.items()]
+            free = [home for home in homes.setdefault(s, []) if (home[origins] == self.zero).all()]
+            if not free:
+                free = [np.full(element_total(self.shape[s]), self.zero, np.int64)]
+                homes[s] += free
+            free[0][origins] = names
+        return shares + [
+            (s, self.pack_or_zero(home.reshape(self.shape[s])))
+            for s, found in homes.items()
+            for home in found
+        ]
 
     def fitted(self, share: int, i: int, j: int) -> int:
         """Return the share of operand j of an elementwise node i, in the shape of j."""
