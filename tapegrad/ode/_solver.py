@@ -188,7 +188,8 @@ class Solver:
 
     def _check(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
-        if self.nan or not (report[3] > 0.0).any():
+        failed = report[3, -1] > 0.0
+        if self.nan or not (failed if single else failed.any()):
             return
         report = plain_np.array(report.tolist())
         report = report.reshape(REPORTED, report.shape[1], -1)

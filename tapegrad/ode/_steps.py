@@ -29,6 +29,7 @@ SMALLEST_ERROR, NO_ERROR = (
 STEPS_DONE, STEP_LIMIT, TOO_SMALL, NOT_FINITE, TOO_MANY_EVENTS, STIFF = 0.0, 1.0, 2.0, 3.0, 4.0, 6.0
 ENDED, BEYOND_END = -1.0, -2.0  # the status after a terminal event: in its interval, and in later ones
 LEFT_OUT = -3.0  # the status of a trajectory that another method solves
+UNTRIED = -4.0  # the status before the only step of an empty interval
 STIFF_STEPS = 15.0  # as many steps at the bound of stability, less half of the others, are stiff
 EPSILON = float(np.finfo(float).eps)
 
@@ -49,11 +50,9 @@ class StepControl(NamedTuple):
 
     def error(self, error: Any, y: Any, new: Any) -> Any:
         """Return the mean square of the error relative to the tolerance."""
-        scaled = error / (self.atol + self.rtol * np.maximum(np.abs(y), np.abs(new)))
-        found = (scaled * scaled).sum() * (1.0 / len(y))
-        return np.where(
-            found < NO_ERROR, np.maximum(found, SMALLEST_ERROR), NO_ERROR
-        )  # nan is no error below it
+        before, after = np.abs(y), np.abs(new)
+        scaled = error / (self.atol + self.rtol * np.where(after > before, after, before))
+        return (scaled * scaled).sum() * (1.0 / len(y))
 
     def first_size(self, y: Any, slope: Any, length: Any) -> Any:
         """Return a size for the first step: a hundredth of the time in which y changes by itself."""
@@ -125,6 +124,8 @@ class Interval:
             values = self.search.values(t + h, new)
             square = np.where(np.isfinite(values.sum()), square, NO_ERROR)
         good = square <= 1.0
+        square = np.where(square < NO_ERROR, square, NO_ERROR)  # nan is not below it
+        square = np.where(square > SMALLEST_ERROR, square, SMALLEST_ERROR)
         root = np.sqrt(np.sqrt(np.sqrt(np.sqrt(square))))
         inverse = 1.0 / root
         change = np.where(good, np.sqrt(c.last_root), inverse) * inverse
@@ -193,12 +194,14 @@ class Interval:
 
     def solved(self, c: Progress, one: bool = False) -> Progress:
         """Return what is carried at the end; at least one step is tried. `one`: after one accepted step."""
-        accepted, tried = c.accepted, c.accepted + c.rejected
+        accepted = c.accepted
+        if not one:
+            empty = (self.length == 0.0) & (c.status == STEPS_DONE)
+            c = c._replace(status=np.where(empty, UNTRIED, c.status))
 
         def going(c: Progress) -> Any:
-            left = c.at < self.length
-            more = left & (c.accepted == accepted) if one else left | (c.accepted + c.rejected == tried)
-            return more & (c.status == STEPS_DONE)
+            more = (c.at < self.length) & (c.status == STEPS_DONE)
+            return more & (c.accepted == accepted) if one else more | (c.status == UNTRIED)
 
         return while_loop(going, self.advanced, c, self.control.most_steps)
 

@@ -65,7 +65,7 @@ class StepRecorder(Launcher):
 
     def fits(self) -> bool:
         """Return whether the tapes hold all steps of the launch."""
-        longest = int(max([needed.max() for _, needed in self.needed], default=0))
+        longest = max([max(needed.tolist()) for _, needed in self.needed], default=0)
         if longest >= self.room:
             self.lengths[self.batch] = longest
         return longest < self.room
