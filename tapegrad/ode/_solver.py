@@ -179,7 +179,7 @@ class Solver:
         if type(stiff) is not bool and len(layout_of(steps).shape) < len(layout_of(stiff).shape):
             stiff = stiff[0]  # of one trajectory
         stats = SolverStats(accepted, rejected, steps * stiff, self.compile_seconds - problem.before)
-        return Solution(y, t, events, status, status >= 0, accepted, rejected, stats, sol)
+        return Solution(y, t, events, status, stats, sol)
 
     def _records(self, rows: Any, state: ArgumentLayout) -> tuple:
         if not self.events:

@@ -21,10 +21,8 @@ from ._events import LOOKAHEAD, EventSearch, EventState, Step, TracedEvent, empt
 SAFETY, LEAST, MOST = 0.9, 0.2, 10.0  # factors of the size of a step
 STRETCH = 1.01  # a step this much longer still ends at the saved time
 LEAST_ROOT = 1e-4**0.125
-SMALLEST_ERROR, NO_ERROR = (
-    1e-20,
-    1e60,
-)  # squares, relative to the tolerance; that of a step that is not finite
+# squares, relative to the tolerance; the second is that of a step that is not finite
+SMALLEST_ERROR, NO_ERROR = 1e-20, 1e60
 # the status of a trajectory
 STEPS_DONE, STEP_LIMIT, TOO_SMALL, NOT_FINITE, TOO_MANY_EVENTS, STIFF = 0.0, 1.0, 2.0, 3.0, 4.0, 6.0
 ENDED, BEYOND_END = -1.0, -2.0  # the status after a terminal event: in its interval, and in later ones

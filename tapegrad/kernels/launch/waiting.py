@@ -20,7 +20,8 @@ LOCK = lock()
 STATE: dict = {}
 THREADED_OPERATIONS = 5_000_000  # operations below which a launch stays in its thread
 WAITING_OPERATIONS = 50_000_000  # operations above which the main thread waits: 10 to 100 ms,
-LONG_BLOCK_OPERATIONS = 500_000_000  # unless each block takes fewer: then it answers signals between them
+# unless each block takes fewer, and can take at most so many: then it answers signals between blocks
+LONG_BLOCK_OPERATIONS = 500_000_000
 PIECE_SECONDS = 0.005  # between checks for a stop, if a block does not take longer
 POLL, GRACE = 0.05, 0.4  # seconds between checks for signals; seconds for running pieces to end
 
@@ -133,14 +134,15 @@ def run_blocks(blocks: int, work: float, run: Callable, most: float = 0.0) -> No
     """Call run(first, last) for all blocks; `work` operations in all, or up to `most`.
 
     The bits must not depend on the division."""
-    parts = min(THREADS, blocks) if work > THREADED_OPERATIONS else min(blocks, 1)
-    cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
+    if not blocks:
+        return
+    parts = min(THREADS, blocks) if work > THREADED_OPERATIONS else 1
+    cuts = [blocks * k // parts for k in range(parts + 1)]
     shares = list(itertools.pairwise(cuts))
-    most = max(work, most)
-    if not is_long(most):
+    if not is_long(max(work, most)):
         run_in_turn([functools.partial(run, *share) for share in shares])
         return
-    alone = most / blocks <= LONG_BLOCK_OPERATIONS
+    alone = work / blocks <= WAITING_OPERATIONS and most / blocks <= LONG_BLOCK_OPERATIONS
     if alone and parts == 1:
         in_pieces(run, 0, blocks)
         return
