@@ -190,17 +190,21 @@ class Interval:
             events = events._replace(sign=np.where(events.sign == 0.0, signs, events.sign))
         return c._replace(slope=slope, size=size, events=events)
 
-    def solved(self, c: Progress, one: bool = False) -> Progress:
-        """Return what is carried at the end; at least one step is tried. `one`: after one accepted step."""
-        accepted = c.accepted
-        if not one:
-            empty = (self.length == 0.0) & (c.status == STEPS_DONE)
-            c = c._replace(status=np.where(empty, UNTRIED, c.status))
+    def going(self, c: Progress) -> Any:
+        """Return whether a step is left to be tried."""
+        return (c.at < self.length) & (c.status == STEPS_DONE) | (c.status == UNTRIED)
 
-        def going(c: Progress) -> Any:
-            more = (c.at < self.length) & (c.status == STEPS_DONE)
-            return more & (c.accepted == accepted) if one else more | (c.status == UNTRIED)
+    def solved(self, c: Progress) -> Progress:
+        """Return what is carried at the end; at least one step is tried."""
+        empty = (self.length == 0.0) & (c.status == STEPS_DONE)
+        return self.repeated(c._replace(status=np.where(empty, UNTRIED, c.status)))
 
+    def repeated(self, c: Progress) -> Progress:
+        return while_loop(self.going, self.advanced, c, self.control.most_steps)
+
+    def stepped(self, c: Progress) -> Progress:
+        """Return what is carried after one accepted step."""
+        going = lambda x: self.going(x) & (x.accepted == c.accepted)
         return while_loop(going, self.advanced, c, self.control.most_steps)
 
 
@@ -220,6 +224,8 @@ class Equation(NamedTuple):
     gated: bool = False
     moves: bool = False
 
+    steps_class = Interval
+
     def init(self, theta: Any) -> Progress:
         """Return what is carried before the first step; theta is the state, followed by the arguments."""
         status = np.where(theta[-1] > 0.0, STEPS_DONE, LEFT_OUT) if self.gated else STEPS_DONE
@@ -232,7 +238,7 @@ class Equation(NamedTuple):
         given = self.arguments(theta[self.n :])
         search = EventSearch([TracedEvent.of(e, given) for e in self.events], self.most_events)
         f = lambda t, y: self.f(t, y, given)
-        return Interval(self.take, f, self.control, search, limits, self.moves)
+        return self.steps_class(self.take, f, self.control, search, limits, self.moves)
 
     def rows(self, c: Progress, y: Any, t: Any) -> Any:
         """Return state, time, numbers of accepted and rejected steps, status, and the slots of events."""
@@ -267,7 +273,7 @@ class Equation(NamedTuple):
         def step(c: Progress, theta: Any, limits: Any) -> tuple:
             steps = self.interval(theta, limits)
             given, c = c, steps.begun(c, True)
-            after = steps.at_the_end(steps.solved(c, True), c.at >= steps.length)
+            after = steps.at_the_end(steps.stepped(c), c.at >= steps.length)
             return after._replace(slope=()), self.rows(c, given.y, steps.reached(c))
 
         return self.init, step
