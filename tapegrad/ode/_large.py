@@ -194,10 +194,13 @@ class ArrayInterval(Interval):
 class ArrayEquation(Equation):
     """An equation whose recursions run on arrays. Its functions take the numbers of the arguments."""
 
-    steps_class = ArrayInterval
+    @staticmethod
+    def steps(*given: Any) -> Interval:
+        return ArrayInterval(*given)
 
     def interval(self, theta: Any, limits: Any) -> Interval:
-        steps, take, numbers = super().interval(theta, limits), self.take, theta[self.n :]
+        steps: Any = super().interval(theta, limits)
+        take, numbers = self.take, theta[self.n :]
         steps.take = lambda f, t, y, slope, h: take(np.asarray(t), y, slope, np.asarray(h), numbers)
         steps.segment = functools.partial(self.segment, theta, limits)
         return steps

@@ -224,8 +224,6 @@ class Equation(NamedTuple):
     gated: bool = False
     moves: bool = False
 
-    steps_class = Interval
-
     def init(self, theta: Any) -> Progress:
         """Return what is carried before the first step; theta is the state, followed by the arguments."""
         status = np.where(theta[-1] > 0.0, STEPS_DONE, LEFT_OUT) if self.gated else STEPS_DONE
@@ -238,7 +236,11 @@ class Equation(NamedTuple):
         given = self.arguments(theta[self.n :])
         search = EventSearch([TracedEvent.of(e, given) for e in self.events], self.most_events)
         f = lambda t, y: self.f(t, y, given)
-        return self.steps_class(self.take, f, self.control, search, limits, self.moves)
+        return self.steps(self.take, f, self.control, search, limits, self.moves)
+
+    @staticmethod
+    def steps(*given: Any) -> Interval:
+        return Interval(*given)
 
     def rows(self, c: Progress, y: Any, t: Any) -> Any:
         """Return state, time, numbers of accepted and rejected steps, status, and the slots of events."""

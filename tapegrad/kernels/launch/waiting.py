@@ -175,7 +175,7 @@ def in_pieces(run: Callable, first: int, last: int, stop: threading.Event | None
         count = 8 * count if time.perf_counter() - begin < PIECE_SECONDS / 8 else max(count // 2, 1)
 
 
-def wait_for_tasks(tasks: list, stop: threading.Event, own: list = ()) -> list:
+def wait_for_tasks(tasks: list, stop: threading.Event, own: tuple | list = ()) -> list:
     """Return the results while signals are answered; this thread first calls `own`."""
     try:
         for call in own:
