@@ -40,8 +40,8 @@ SECONDS_PER_LINE = 5e-5  # what that takes
 OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
-# the same of loops within loops, whose steps are long chains: two registers of 64 bytes fill the pipeline, and
-# two of 32 bytes hold a block anyway
+# the same of loops within loops, whose steps are long chains: two registers of 64 bytes fill the pipeline. Of
+# 32 bytes there are never more than two
 NESTED_STEP = 600
 SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
 RECALLED_BYTES = 2**22  # of the tape, for the carries of an inner loop: what a cache holds

@@ -1,9 +1,9 @@
 """Work on blocks of samples: in this thread, shared with others, or by others while the main thread waits.
 
 Python answers Ctrl-C between two bytecodes of the main thread, and a launch is one C call. The main thread
-therefore runs no long launch itself. It runs pieces, or submits them and waits if one block may take long. An interrupt, or any other exception of a
-signal handler, ends the wait. Pieces that have not begun are then dropped. A piece that is running ends by
-itself, and nobody uses the memory that it writes."""
+therefore runs no long launch itself. It runs pieces, or submits them and waits if one block may take long.
+An interrupt, or any other exception of a signal handler, ends the wait. Pieces that have not begun are then
+dropped. A piece that is running ends by itself, and nobody uses the memory that it writes."""
 
 import functools
 import itertools
