@@ -3,6 +3,7 @@
 The steps are those of the kernels. Implicit ones have a sparse Jacobian and one sparse factorisation each. A
 derivative runs each accepted step again, so only the states between steps are kept."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +16,21 @@ from .. import scipy
 from .._core.errors import GuardError
 from .._core.primitive import layout_of, seen
 from .._core.registry import SHADOW_MAKERS, load
-from .._core.trees import leaves
+from .._core.trees import leaves, with_leaves
 from .._core.variable import Variable
 from .._transforms.arguments import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
 from .._transforms.tape import value
+from ..kernels import while_loop
 from ._rosenbrock import GAMMA, dense_solver, rosenbrock_step
-from ._steps import Equation, Interval
+from ._steps import Equation, Interval, Progress
 from ._tsitouras import tsitouras_step
 
+# numbers in the states and slopes of steps that a derivative keeps: 128 MB. More steps are taken in segments,
+# which take as much while they are swept
+KEPT_NUMBERS = 1 << 24
+CONSTANT_PARTS = ("at", "size", "last_root", "accepted", "rejected", "status", "stiff")  # of Progress
 MOST_BRANCHES = 8  # of f that have a plan at once
 SAME_AGAIN = 1e-8  # the difference of values that are computed again, relative to the largest
 QUIET = plain_np.errstate(all="ignore")  # a step that is not finite is tried again with another size
@@ -170,13 +176,47 @@ SHADOW_MAKERS.update(
 )
 
 
+class ArrayInterval(Interval):
+    """The steps of a trajectory on arrays. Beyond KEPT_NUMBERS they are taken in segments.
+
+    `segment(room, c)` takes as many steps, and keeps what was carried before the first of them."""
+
+    segment: Callable
+
+    def repeated(self, c: Progress) -> Progress:
+        room = max(KEPT_NUMBERS // (2 * len(c.y)), 1)
+        c = while_loop(self.going, self.advanced, c, max(room - int(c.accepted + c.rejected), 0))
+        while self.going(c):
+            c = self.segment(room, c)
+        return c
+
+
 class ArrayEquation(Equation):
     """An equation whose recursions run on arrays. Its functions take the numbers of the arguments."""
 
+    @staticmethod
+    def steps(*given: Any) -> Interval:
+        return ArrayInterval(*given)
+
     def interval(self, theta: Any, limits: Any) -> Interval:
-        steps, take, numbers = super().interval(theta, limits), self.take, theta[self.n :]
+        steps: Any = super().interval(theta, limits)
+        take, numbers = self.take, theta[self.n :]
         steps.take = lambda f, t, y, slope, h: take(np.asarray(t), y, slope, np.asarray(h), numbers)
+        steps.segment = functools.partial(self.segment, theta, limits)
         return steps
+
+    def segment(self, theta: Any, limits: Any, room: int, c: Progress) -> Progress:
+        """Return what is carried after `room` steps, of which a derivative keeps the first start only."""
+
+        def taken(theta: Any, limits: Any, *numbers: Any) -> tuple:
+            steps = self.interval(theta, limits)
+            after = while_loop(steps.going, steps.advanced, with_leaves(c, iter(numbers)), room)
+            return tuple(map(np.asarray, leaves(after)))
+
+        taken.__name__ = self.f.__name__
+        after = with_leaves(c, iter(recomputed(taken)(theta, limits, *map(np.asarray, leaves(c)))))
+        plain = {name: value(getattr(after, name)) for name in CONSTANT_PARTS}
+        return after._replace(**plain)
 
 
 def on_arrays(equation: Equation, step: type[ExplicitStep]) -> ArrayEquation:

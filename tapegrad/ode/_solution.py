@@ -67,11 +67,12 @@ class Solution:
     t: Any
     events: tuple
     status: Any
-    success: Any
-    accepted: Any
-    rejected: Any
-    stats: Any = None
+    stats: SolverStats
     sol: Any = None
+
+    success = property(lambda self: self.status >= 0)
+    accepted = property(lambda self: self.stats.accepted)
+    rejected = property(lambda self: self.stats.rejected)
 
     def __repr__(self) -> str:
         shapes = ", ".join([str(tuple(layout_of(y).shape)) for y in leaves(self.y)])

@@ -179,7 +179,7 @@ class Solver:
         if type(stiff) is not bool and len(layout_of(steps).shape) < len(layout_of(stiff).shape):
             stiff = stiff[0]  # of one trajectory
         stats = SolverStats(accepted, rejected, steps * stiff, self.compile_seconds - problem.before)
-        return Solution(y, t, events, status, status >= 0, accepted, rejected, stats, sol)
+        return Solution(y, t, events, status, stats, sol)
 
     def _records(self, rows: Any, state: ArgumentLayout) -> tuple:
         if not self.events:
@@ -188,7 +188,8 @@ class Solver:
 
     def _check(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
-        if self.nan or not (report[3] > 0.0).any():
+        failed = report[3, -1] > 0.0
+        if self.nan or not (failed if single else failed.any()):
             return
         report = plain_np.array(report.tolist())
         report = report.reshape(REPORTED, report.shape[1], -1)

@@ -21,14 +21,13 @@ from ._events import LOOKAHEAD, EventSearch, EventState, Step, TracedEvent, empt
 SAFETY, LEAST, MOST = 0.9, 0.2, 10.0  # factors of the size of a step
 STRETCH = 1.01  # a step this much longer still ends at the saved time
 LEAST_ROOT = 1e-4**0.125
-SMALLEST_ERROR, NO_ERROR = (
-    1e-20,
-    1e60,
-)  # squares, relative to the tolerance; that of a step that is not finite
+# squares, relative to the tolerance; the second is that of a step that is not finite
+SMALLEST_ERROR, NO_ERROR = 1e-20, 1e60
 # the status of a trajectory
 STEPS_DONE, STEP_LIMIT, TOO_SMALL, NOT_FINITE, TOO_MANY_EVENTS, STIFF = 0.0, 1.0, 2.0, 3.0, 4.0, 6.0
 ENDED, BEYOND_END = -1.0, -2.0  # the status after a terminal event: in its interval, and in later ones
 LEFT_OUT = -3.0  # the status of a trajectory that another method solves
+UNTRIED = -4.0  # the status before the only step of an empty interval
 STIFF_STEPS = 15.0  # as many steps at the bound of stability, less half of the others, are stiff
 EPSILON = float(np.finfo(float).eps)
 
@@ -49,11 +48,9 @@ class StepControl(NamedTuple):
 
     def error(self, error: Any, y: Any, new: Any) -> Any:
         """Return the mean square of the error relative to the tolerance."""
-        scaled = error / (self.atol + self.rtol * np.maximum(np.abs(y), np.abs(new)))
-        found = (scaled * scaled).sum() * (1.0 / len(y))
-        return np.where(
-            found < NO_ERROR, np.maximum(found, SMALLEST_ERROR), NO_ERROR
-        )  # nan is no error below it
+        before, after = np.abs(y), np.abs(new)
+        scaled = error / (self.atol + self.rtol * np.where(after > before, after, before))
+        return (scaled * scaled).sum() * (1.0 / len(y))
 
     def first_size(self, y: Any, slope: Any, length: Any) -> Any:
         """Return a size for the first step: a hundredth of the time in which y changes by itself."""
@@ -125,6 +122,8 @@ class Interval:
             values = self.search.values(t + h, new)
             square = np.where(np.isfinite(values.sum()), square, NO_ERROR)
         good = square <= 1.0
+        square = np.where(square < NO_ERROR, square, NO_ERROR)  # nan is not below it
+        square = np.where(square > SMALLEST_ERROR, square, SMALLEST_ERROR)
         root = np.sqrt(np.sqrt(np.sqrt(np.sqrt(square))))
         inverse = 1.0 / root
         change = np.where(good, np.sqrt(c.last_root), inverse) * inverse
@@ -191,15 +190,21 @@ class Interval:
             events = events._replace(sign=np.where(events.sign == 0.0, signs, events.sign))
         return c._replace(slope=slope, size=size, events=events)
 
-    def solved(self, c: Progress, one: bool = False) -> Progress:
-        """Return what is carried at the end; at least one step is tried. `one`: after one accepted step."""
-        accepted, tried = c.accepted, c.accepted + c.rejected
+    def going(self, c: Progress) -> Any:
+        """Return whether a step is left to be tried."""
+        return (c.at < self.length) & (c.status == STEPS_DONE) | (c.status == UNTRIED)
 
-        def going(c: Progress) -> Any:
-            left = c.at < self.length
-            more = left & (c.accepted == accepted) if one else left | (c.accepted + c.rejected == tried)
-            return more & (c.status == STEPS_DONE)
+    def solved(self, c: Progress) -> Progress:
+        """Return what is carried at the end; at least one step is tried."""
+        empty = (self.length == 0.0) & (c.status == STEPS_DONE)
+        return self.repeated(c._replace(status=np.where(empty, UNTRIED, c.status)))
 
+    def repeated(self, c: Progress) -> Progress:
+        return while_loop(self.going, self.advanced, c, self.control.most_steps)
+
+    def stepped(self, c: Progress) -> Progress:
+        """Return what is carried after one accepted step."""
+        going = lambda x: self.going(x) & (x.accepted == c.accepted)
         return while_loop(going, self.advanced, c, self.control.most_steps)
 
 
@@ -231,7 +236,11 @@ class Equation(NamedTuple):
         given = self.arguments(theta[self.n :])
         search = EventSearch([TracedEvent.of(e, given) for e in self.events], self.most_events)
         f = lambda t, y: self.f(t, y, given)
-        return Interval(self.take, f, self.control, search, limits, self.moves)
+        return self.steps(self.take, f, self.control, search, limits, self.moves)
+
+    @staticmethod
+    def steps(*given: Any) -> Interval:
+        return Interval(*given)
 
     def rows(self, c: Progress, y: Any, t: Any) -> Any:
         """Return state, time, numbers of accepted and rejected steps, status, and the slots of events."""
@@ -266,7 +275,7 @@ class Equation(NamedTuple):
         def step(c: Progress, theta: Any, limits: Any) -> tuple:
             steps = self.interval(theta, limits)
             given, c = c, steps.begun(c, True)
-            after = steps.at_the_end(steps.solved(c, True), c.at >= steps.length)
+            after = steps.at_the_end(steps.stepped(c), c.at >= steps.length)
             return after._replace(slope=()), self.rows(c, given.y, steps.reached(c))
 
         return self.init, step

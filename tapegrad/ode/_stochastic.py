@@ -186,7 +186,7 @@ class StochasticSolver:
         failed = (report > 0).any(0)
         none = 0 * failed
         stats = SolverStats(grid.count + none, none, none, kernel.compile_seconds - before)
-        return Solution(y, grid.times, (), -1 * failed, ~failed, stats.accepted, none, stats)
+        return Solution(y, grid.times, (), -1 * failed, stats)
 
     def _spread(self, theta: Any, samples: int) -> Any:
         """Return the rows of as many trajectories."""

@@ -1,5 +1,7 @@
 """Systems of many states, which run on arrays: heat equations against their eigenmodes, and SciPy."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.integrate
@@ -9,6 +11,7 @@ import scipy.sparse
 import tapegrad as tg
 from tapegrad import ode
 from tapegrad.errors import ArgumentError, ConvergenceError, GuardError
+from tapegrad.ode import _large
 
 N, MODE, RATE, END = 150, 2, 0.7, 0.1
 X = np.arange(1, N + 1) / (N + 1)
@@ -163,6 +166,34 @@ def test_explicit_steps_of_many_states():
     y0 = np.concatenate([np.ones(600), np.zeros(600)])
     f = lambda w: rotate(y0, w).y[0, -1]
     np.testing.assert_allclose([f(2.0), tg.grad(f)(2.0)], [np.cos(2.0), -np.sin(2.0)], rtol=1e-5)
+
+
+def test_segments_take_less_memory(monkeypatch):
+    """Beyond a bound a gradient keeps the starts of segments only. The numbers are the same."""
+    u = np.linspace(1.0, 2.0, 1100)
+    solve = ode.solver(lambda t, u, a: -a * u * np.cos(20 * t), "tsit5", rtol=1e-9, save_at=[0.0, 0.5, 2.0])
+    ends = lambda a: solve(a[0] * u, a[1]).y[:, 1:].sum(0)
+    a, ways = np.array([1.1, 0.7]), np.array([0.3, -1.2])
+
+    def results():
+        tracemalloc.start()
+        gradient = tg.grad(lambda a: ends(a)[1])(a)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak, ends(a), gradient, tg.jvp(ends, (a,), (ways,))[1], tg.hvp(lambda a: ends(a)[1], a, ways)
+
+    steps = solve(u, 0.7).accepted
+    assert steps > 60
+    results()  # what is kept from a first call
+    whole, *expected = results()
+    monkeypatch.setattr(_large, "KEPT_NUMBERS", 2 * len(u) * 8)
+    parts, *found = results()
+    np.testing.assert_array_equal(found[0], expected[0])
+    for x, y in zip(found[1:], expected[1:], strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+    assert whole - parts > 2 * u.nbytes * (steps - 8 - steps / 8 - 16)
+    last = a[0] * u.sum() * np.exp(-a[1] * np.sin(40.0) / 20)
+    np.testing.assert_allclose(found[1], [last / a[0], -last * np.sin(40.0) / 20], rtol=1e-6)
 
 
 def test_a_function_that_counts_has_a_dense_jacobian():

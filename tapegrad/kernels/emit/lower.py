@@ -208,7 +208,8 @@ class LoweredProgram:
         loop = body.loop.of or body.loop
         trips: float = 1
         if isinstance(loop.steps, int):
-            known = self.program.g.value(loop.steps) if loop.active is None else None
+            stack = loop.active is not None or not self.recalled.keys().isdisjoint((body.number, body.source))
+            known = None if stack else self.program.g.value(loop.steps)
             bound = loop.cap if unknown > GUESSED_STEPS and loop.cap is not None else unknown
             trips = bound if known is None else int(known)
         return (

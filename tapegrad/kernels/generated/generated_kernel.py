@@ -12,7 +12,7 @@ import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, KernelError, ShapeError
 from ..._core.pickling import PickledByCall, named_like
-from ..._core.primitive import layout_of, live
+from ..._core.primitive import is_tracked, layout_of, live
 from ..._core.reverse import Tape
 from ..._core.scope import OPEN, WATCHERS
 from ..._core.trees import leaves, tree_map
@@ -333,12 +333,15 @@ class GeneratedKernel(PickledByCall):
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         self._now()
+        x, y = layout_of(theta), layout_of(data)
         if (
-            type(theta) is np.ndarray is type(data)
-            and theta.ndim == 2
-            and 0 < data.ndim < 3
-            and theta.dtype in FLOATS
-            and data.dtype in FLOATS
+            type(x) is np.ndarray is type(y)
+            and x.ndim == 2
+            and 0 < y.ndim < 3
+            and x.dtype in FLOATS
+            and y.dtype in FLOATS
+            and (x is theta or is_tracked(theta))
+            and (y is data or is_tracked(data))
         ):
             return theta, data, False  # the usual case, in one line
         if is_tree(theta):

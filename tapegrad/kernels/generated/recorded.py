@@ -14,7 +14,12 @@ class RecordedRun:
 
     def __init__(self, kernel: Any, family: Any):
         self.kernel, self.family = kernel, family
+        self.recorder: Any = None
         self.held: list = []  # the bits of the arguments, and the tapes, while no sweep uses them
+
+    def __del__(self) -> None:
+        for _, recording in self.held:
+            self.recorder.take_back(recording)
 
     def __call__(self, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
         run = self.kernel._run_of
@@ -26,7 +31,10 @@ class RecordedRun:
         recording = self.begun(*arrays) if kind == "F" and n == (0, 0) and not numbers else None
         result = run(self.family, kind, n, arrays, numbers, recording)
         if recording is not None:
-            self.held = [(bits_of(arrays), recording)] if recording.fits() else []
+            if recording.fits():
+                self.held = [(bits_of(arrays), recording)]
+            else:
+                self.recorder.take_back(recording)
         return result
 
     def taken(self, arrays: tuple) -> tuple | None:
@@ -46,5 +54,5 @@ class RecordedRun:
         if type(theta) is not np.ndarray or type(data) is not np.ndarray or self.kernel._is_missing(data):
             return None
         signature = theta.shape[0], data.shape[0] if data.ndim > 1 else 0, False
-        made = self.family.recording(signature, theta.dtype, data.ndim == 3)
+        self.recorder = made = self.family.recording(signature, theta.dtype, data.ndim == 3)
         return made and made.begun(data.shape[-1 if data.ndim < 3 else 1], theta.shape[1])

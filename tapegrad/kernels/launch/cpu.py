@@ -40,9 +40,9 @@ SECONDS_PER_LINE = 5e-5  # what that takes
 OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
-NESTED_STEP = (
-    600  # the same of loops within loops, whose steps are long chains: two of them fill the pipeline
-)
+# the same of loops within loops, whose steps are long chains: two registers of 64 bytes fill the pipeline. Of
+# 32 bytes there are never more than two
+NESTED_STEP = 600
 SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
 RECALLED_BYTES = 2**22  # of the tape, for the carries of an inner loop: what a cache holds
 # parts of a sum over samples, for any number of threads, if they fit into this memory
@@ -74,6 +74,11 @@ def machine() -> tuple:
 
         STATE["machine"] = make, f"{llvm.get_default_triple()} {cpu} {features} llvm {llvm.llvm_version_info}"
     return STATE["machine"]
+
+
+def wide_registers() -> bool:
+    """Return whether a register of this processor holds 64 bytes."""
+    return bool(llvm.get_host_cpu_features().get("avx512f"))
 
 
 LLVM_15 = hasattr(llvmlite, "opaque_pointers_enabled")  # llvmlite 0.44: LLVM 15
@@ -229,7 +234,8 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
     p, n = low.program, low.operations
     summed = p.by_data and p.step_rows > 0 and not per_sample
     taped = low.taped()
-    two = NESTED_STEP if low.nested else STORED_STEP_BATCH if taped else NARROW
+    nested = NESTED_STEP if wide_registers() else 0
+    two = nested if low.nested else STORED_STEP_BATCH if taped else NARROW
     held = 1 if per_sample or summed or n >= two else 4 if n < WIDE and not taped else 2
     if low.precise is not None:  # a register of terms takes two for each sum
         sums = max([len(loop.sums) for loop in low.loops], default=0)
@@ -482,9 +488,9 @@ class Launcher:
         local = self.local.__dict__
         while True:
             caps, needed, tape = self.workspace(local, width, steps, first)
-            begin = time.thread_time()
+            begin = time.thread_time() if self.quick else 0.0
             form(*addresses, tape, stride, steps, blocks, caps, needed[0])
-            if width in self.quick:
+            if begin and width in self.quick:
                 self.note_run(width, time.thread_time() - begin)
             if not self.counted or all(needed[1][n] <= local["room"].get(n, 0) for n in self.counted):
                 return

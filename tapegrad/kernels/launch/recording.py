@@ -16,8 +16,7 @@ BYTES = 2**25  # of the tapes of a launch
 class StepRecorder(Launcher):
     """The launcher of the forward pass; `second` is that of the sweep. Copies hold the tapes of a call."""
 
-    tapes: Any = None
-    owner: Any = None  # of the tapes
+    tapes: Any
     room: int  # of a stack, in steps
     batch: int
     needed: list  # of each run, the places of its loops and its longest stacks
@@ -33,7 +32,7 @@ class StepRecorder(Launcher):
         else:
             self.step_rows = 0
         self.counted: list = []
-        self.free: list = []  # memory that no launch uses
+        self.free: list = []  # at most one copy that no call uses
         self.placed: dict = {}  # the places of the loops of the last launch
         self.held = sum([carry for _, carry, data, _ in self.plan.taped if data])  # for each datum
         self.stacked = sum([carry for _, carry in self.plan.recalled])  # for each step
@@ -48,31 +47,36 @@ class StepRecorder(Launcher):
         if room <= self.lengths.get(batch, steps):
             return None
         try:
-            tapes = self.free.pop()
+            made = self.free.pop()
         except IndexError:
             tapes = np.empty(BYTES + 64, np.uint8)
-        return self.like(room=room, batch=batch, tapes=tapes, needed=[])
+            made = self.like(tapes=tapes, second=self.second.like(tapes=tapes))
+        made.room = made.second.room = room
+        made.batch, made.needed = batch, []
+        return made
 
     def like(self, **own: Any) -> "StepRecorder":
         """Return a copy with attributes of its own."""
         made = StepRecorder.__new__(StepRecorder)
-        made.__dict__.update(self.__dict__, **own)
+        made.__dict__.update(self.__dict__, free=None, **own)
         return made
 
-    def __del__(self) -> None:
-        if self.tapes is not None and self.phase == "record" and not self.free:
-            self.free.append(self.tapes)
+    def take_back(self, copy: "StepRecorder") -> None:
+        """Let another call use a copy."""
+        if not self.free:
+            self.free.append(copy)
 
     def fits(self) -> bool:
         """Return whether the tapes hold all steps of the launch."""
-        longest = int(max([needed.max() for _, needed in self.needed], default=0))
+        longest = max([max(needed.tolist()) for _, needed in self.needed], default=0)
         if longest >= self.room:
             self.lengths[self.batch] = longest
         return longest < self.room
 
     def sweeper(self) -> "StepRecorder":
         """Return the launcher of the sweep over these tapes."""
-        return self.second.like(owner=self, tapes=self.tapes, room=self.room, needed=[])
+        self.second.needed = []
+        return self.second
 
     def workspace(self, local: dict, width: int, steps: int, first: int) -> tuple:
         """Return the addresses of caps, needed and the tape of the block with the first sample."""
