@@ -123,8 +123,9 @@ def indexed_copy(x: Any, at: Any) -> Any:
         along = broadcast_to(along, to=(*before, shape(along)[k], *after))
         return reshape(take_sorted(x, along, k), to=(*before, *shape(i), *after))
     n = element_numbers(x, at)
-    y = take_sorted(reshape(x, to=(-1,)), reshape(n, to=(-1,)), 0)
-    return y[0] if shape(n) == () else reshape(y, to=shape(n))
+    if shape(n) == ():
+        return take_sorted(reshape(x, to=(-1,)), reshape(n, to=(-1,)), 0)[0]
+    return take_sorted(reshape(x, to=(-1,) + (1,) * (ndim(n) - 1)), n, 0)
 
 
 def axis_and_index(x: Any, at: Any) -> tuple:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import F8
+from ...ops import sorting
 from ...ops.indexing.traced_indices import HOLE
 from ..costs import SORT_ELEMENTS, STABLE_SORT_ELEMENTS, WRITTEN_OUT_PRODUCTS
 from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, all_placed, chosen, placed, reduced, zeros
@@ -105,9 +106,18 @@ def checked_index(at: PlacedArray, n: int) -> PlacedArray:
     return PlacedArray(b, to)
 
 
+def with_last_axis(x: PlacedArray, at: Any, axis: int, like: tuple) -> tuple:
+    """(x, at, the shape of the result), without axes of one element after this one."""
+    if not sorting.is_last(like, axis):
+        return x, at, like
+    x, at = [y.reshape(sorting.joined_axes(y.shape, axis)) for y in (x, at)]
+    return x, at, like[: axis + 1]
+
+
 def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> PlacedArray:
-    to = zeros(x.b, *like)
-    return by_indices(x.b, "scattered", to, x, at, axis, x.at)
+    x, at, lines = with_last_axis(x, at, axis, like)
+    to = zeros(x.b, *lines)
+    return by_indices(x.b, "scattered", to, x, at, axis, x.at).reshape(*like)
 
 
 def by_indices(
@@ -130,9 +140,10 @@ def added_in_turn(x: PlacedArray, at: Any, shape: tuple) -> PlacedArray:
 
 
 def added_at(x: PlacedArray, at: Any, axis: int, like: tuple) -> PlacedArray:
+    x, at, lines = with_last_axis(x, at, axis, like)
     where = [*np.ogrid[tuple([slice(n) for n in at.shape])]]
     where[axis] = at
-    return added_in_turn(x, tuple(where), like)
+    return added_in_turn(x, tuple(where), lines).reshape(*like)
 
 
 ORDERS: dict = {
