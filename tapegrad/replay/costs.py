@@ -89,6 +89,8 @@ POINTER_PLACES = 16  # places between cells of one pointer, or a step
 
 GROUPED_ELEMENTS = 100  # elements from which an instruction may be part of a group
 LOOP_CELLS = 25  # texts of one loop
+INDEX_OPERATIONS = 20  # operations of an element that is read or added at an index
+INDEX_BYTES = 1 << 31  # bytes of an array that is read at indices
 OPERAND_PLACES = 25  # places at which an operand is read
 RECOMPUTED_OPERATIONS = 40  # operations of costly values that are worked out again
 GROUP_OPERATIONS = 600  # operations of a group
