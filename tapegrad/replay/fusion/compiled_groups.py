@@ -251,7 +251,10 @@ class GroupCode:
         own = dict(
             zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True)
         )
-        step = own.pop(d.axis) if type(d) is ScatteredSum else 0
+        step = 0
+        if type(d) is ScatteredSum:
+            step = own.pop(d.axis)
+            own = {a: s for a, s in own.items() if d.like[a] > 1}  # others are added over
         for nest, place, axes in self.boxes(k, d.shape):
             node = self.node(nest, d.k, place)
             node = of_truth(self.g, node) if self.g.boolean(node) else node

@@ -223,17 +223,18 @@ class OpenGroup:
 
     def add(self, k: int, i: Instruction, d: Any, kinds: GroupDefinitions) -> bool:
         """Can it be one more?"""
+        form = getattr(d, "form", None)
+        for a, _ in d.sources():
+            if a in self.values and self.forms.get(a, kinds.shown[a][1]) != (
+                form if form and a == d.base else kinds.shown[a][1]
+            ):
+                return False
         if type(d) in SUMS:
             self.sums[k], self.cuts[k] = d, cuts_of(d, d.shape, self.cuts)
         else:
             if d.gathered in self.values:
                 return False
-            shape, form = kinds.shown[k][1], getattr(d, "form", None)
-            for a, _ in d.sources():
-                if a in self.values and self.forms.get(a, kinds.shown[a][1]) != (
-                    form if form and a == d.base else kinds.shown[a][1]
-                ):
-                    return False
+            shape = kinds.shown[k][1]
             shape = form if form and d.turned else shape
             cuts, spread = cuts_of(d, shape, self.cuts), spread_of(d, shape, self.spread)
             if (

@@ -72,9 +72,12 @@ def check_ordered(*x: PlacedArray) -> None:
 
 def gathered(x: Any, at: PlacedArray, axis: int) -> PlacedArray:
     b, x = at.b, placed(at.b, x)
-    shape = [*x.shape]
-    shape[axis] = at.shape[axis]
-    to = b.temporary(*shape)
+    to = b.temporary(*at.shape)
+    shape = [*at.shape]
+    shape[axis] = x.shape[axis]
+    if any([n not in (1, m) for n, m in zip(x.shape, shape, strict=True)]):
+        raise NotPlaced("indices of another shape")
+    x = PlacedArray(b, np.broadcast_to(x.at, shape), x.kind)
     return by_indices(b, "gathered", to, x, at, axis, to)
 
 
