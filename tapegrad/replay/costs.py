@@ -119,6 +119,7 @@ LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip
 TEXT_ELEMENT_NS = 0.5  # of an element of an instruction of the text
 BLOCK_ELEMENT_NS = 0.15  # of an element of an instruction within a block
 BLOCK_ROW_NS = 20  # of an instruction within a block
+BLOCK_INDEX_NS = 0.7  # of an element at an index within a block
 LOOPED_ROW_NS = 7  # of one of a trip, beside one of a compiled loop
 REREAD_BYTE_NS = 0.06  # of a byte of a matrix that is read once more
 GROUP_SHARE_NS = 500  # that an instruction of a block has to save, for its share of the call of a group

@@ -550,7 +550,7 @@ def with_groups(program: Program) -> tuple:
     reader = load("tapegrad.replay.fusion.groups").read_groups(program, looped, within)
     if not reader.groups:
         return program, [], reader.alone
-    program = program.with_code(reader.order)
+    program = reader.kinds.program.with_code(reader.order)
     program.shown = reader.kinds.shown
     return program, reader.groups, reader.alone
 

@@ -16,6 +16,7 @@ POINTS = RNG.uniform(-40.0, 340.0, 400)
 def small_arrays_too(monkeypatch):
     """Groups are made of what the interpreter would do as fast."""
     monkeypatch.setattr(compiled_groups, "BLOCK_ELEMENT_NS", 4.0)
+    monkeypatch.setattr(compiled_groups, "BLOCK_INDEX_NS", 8.0)
     monkeypatch.setattr(emitted, "BLOCK_ELEMENT_NS", 4.0)
 
 
@@ -100,6 +101,39 @@ def test_rows_and_columns_at_indices():
     calls = [(x, RNG.uniform(-9.0, 9.0, 150)) for _ in range(3)]
     compared(f, *calls)
     compared(f, *calls, method="grad")
+
+
+I, J = RNG.integers(-40, 40, (5, 60)), RNG.integers(-6, 6, (5, 60))
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        (I,), (I, J), (slice(None), J), (J[0], slice(None)), (I[:, ::2], J[:, 1::2]), (I[:1], J[:, :1], slice(None)),
+        (slice(None), slice(None), J[0] % 3), (slice(None), J[0], J[1] % 3),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("order", ["C", "F", "gaps"])
+def test_indices_that_are_constant(at, order):
+    """Reads, and sums at equal indices, of arrays in any memory order."""
+    x = RNG.normal(size=(40, 6, 3))
+    x = np.asfortranarray(x) if order == "F" else np.repeat(x, 2, axis=1)[:, ::2] if order == "gaps" else x
+    w = RNG.normal(size=x[at].shape)
+
+    def f(x, w):
+        z = np.cos(x)
+        np.add.at(z, at, w * w)
+        return np.sum(np.sin(x)[at] * w * x[at]) + np.sum(np.exp(-z))
+
+    calls = [(x, w), (x, -2 * w), (x, w[::-1].copy())]
+    names = ("read", "add_at") if order == "C" else ()
+    compared(f, *calls, names=names)
+    compared(f, *calls, method="grad", names=names)
+    want = np.zeros_like(x)
+    np.add.at(want, at, w)
+    prepared = tg.prepare(lambda x, w: np.sum(x[at] * w), x, w, compile=True)
+    for _ in range(4):
+        np.testing.assert_allclose(prepared.grad(x, w), want, 1e-13, 1e-13)
 
 
 @pytest.mark.parametrize("bad", [300.5, -301.5])

@@ -17,6 +17,7 @@ from ...kernels.launch.cpu import HEADER, data_pointer, function_address
 from ..buffer_pool import packed
 from ..costs import (
     BLOCK_ELEMENT_NS,
+    BLOCK_INDEX_NS,
     BLOCK_ROW_NS,
     CALL_NS,
     CODES_KEPT,
@@ -31,7 +32,7 @@ from ..costs import (
 from ..record.instructions import ufunc_of
 from ..record.settings_keys import settings_key
 from ..scalar_graph import Exact, of_truth
-from .computed_places import ScatteredSum, in_range
+from .computed_places import Indexed, ScatteredSum, in_range
 from .loops import Loops
 from .nests import STARTS, ArrayAccess, Nest
 from .regions import Element, RegionView, cells, identity_map, operand_place
@@ -45,6 +46,7 @@ class SummedValue:
     """A sum, or an extreme: its operand is read at all places."""
 
     cost = 1
+    gathered = None
 
     def __init__(self, k: int, axes: tuple, shape: tuple, how: str = "add"):
         self.k, self.axes, self.shape, self.how = k, axes, shape, how
@@ -73,7 +75,7 @@ class Group:
         self.values = {k: d for k, d in now.values.items() if k in needed}
         self.given = sorted([a for a in needed if a not in self.values and not kinds.is_constant(a)])
         self.arrays = [a for a in self.given if self.shown[a][1] or self.shown[a][0] is not None]
-        self.bases = {d.gathered for d in self.values.values()}
+        self.bases = {d.gathered for d in (*self.values.values(), *self.sums.values())}
         self.single = [a for a in self.given if a not in self.arrays]
         self.written = [k for k in self.left if k not in self.sums or self.shown[k][1]]  # in memory
         self.totals = [k for k in self.sums if not self.shown[k][1]]
@@ -94,10 +96,8 @@ class Group:
                     else math.prod(d.shape if k in self.sums else self.shown[k][1])
                 )
                 if k in self.kinds.within:
-                    saved += (
-                        BLOCK_ROW_NS
-                        + (BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS) * size
-                    )
+                    each = BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS
+                    saved += BLOCK_ROW_NS + (BLOCK_INDEX_NS if isinstance(d, Indexed) else each) * size
                 else:
                     saved += (WRITE_NS if type(d) is RegionView else CALL_NS) + (
                         PASS_ELEMENT_NS + OPERATION_NS * d.cost
@@ -246,15 +246,14 @@ class GroupCode:
             nest.stores.append((self.node(nest, k, place), access))
 
     def add_up(self, k: int, d: SummedValue) -> None:
-        kept = [a for a in range(len(d.shape)) if a not in d.axes]
-        strides = packed_strides(self.shown[k])
-        own = dict(
-            zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True)
-        )
-        step = 0
+        strides, step = packed_strides(self.shown[k]), 0
         if type(d) is ScatteredSum:
-            step = own.pop(d.axis)
-            own = {a: s for a, s in own.items() if d.like[a] > 1}  # others are added over
+            own, step = {a: strides[j] for j, a in d.own.items()}, strides[d.axis]
+        else:
+            kept = [a for a in range(len(d.shape)) if a not in d.axes]
+            own = dict(
+                zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True)
+            )
         for nest, place, axes in self.boxes(k, d.shape):
             node = self.node(nest, d.k, place)
             node = of_truth(self.g, node) if self.g.boolean(node) else node
@@ -270,7 +269,7 @@ class GroupCode:
 
     def index(self, nest: Nest, d: ScatteredSum, place: tuple) -> int:
         """The node of the index at which an element is added."""
-        ((at, m), _), (n,) = d.sources(), d.counts
+        (at, m), (n,) = d.list[0], d.counts
         own, there = in_range(self.g, self.node(nest, at, operand_place(m, place, len(nest.extents))), n)
         self.require(nest, there)
         return own
@@ -392,7 +391,10 @@ class GroupCode:
             space[f"m{n}"] = maker(self.shown[k])
             lines.append(f"if {o} is None: {o} = m{n}()")
             if k in self.sums:
-                lines.append(f"{o}[...] = {STARTS[self.sums[k].how]!r}")
+                base = self.sums[k].gathered
+                constant = None if base is None else group.kinds.constant(base)
+                start = STARTS[self.sums[k].how] if base is None else constant
+                lines.append(f"{o}[...] = {names[base] if start is None else repr(start)}")
         where = "id({})" if HEADER else "address({})"
         inside = [where.format(x) for x in (*[names[a] for a in group.arrays], *places)]
         lines += ["t = state.table"] + [f"t[{n}] = {x}" for n, x in enumerate(inside)]

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.primitive import ADD_AT, READ
 from ...ops.indexing.traced_indices import ELEMENT_NUMBERS, HOLE
 from ...ops.shaping import ASTYPE
 from ...ops.sorting import ADDED_BY, TAKEN_BY
 from ..costs import INDEX_BYTES, INDEX_OPERATIONS
 from ..record.instructions import Instruction
 from ..scalar_graph import Exact, of_truth
-from .regions import Computed, Element, broadcast, identity_map, operand_place
+from .regions import Computed, Element, broadcast, identity_map, operand_place, unit
 
 F8, I8, I4 = [np.dtype(name) for name in ("f8", "i8", "i4")]
 EXACT_BELOW = {I8: 2.0**53, I4: 2.0**31}  # integers whose magnitudes are less are exact in a loop
@@ -58,9 +59,9 @@ class IntegerElement(Element):
         ]
 
 
-def in_range(g: Exact, at: int, n: int) -> tuple[int, int]:
+def in_range(g: Exact, at: int, n: int | None) -> tuple[int, int]:
     """(an index of n elements counted from the first, 0 where there is no such element; is there one?)"""
-    if g.below.get(at) == n:
+    if n is None or g.below.get(at) == n:
         return at, g.bool(True)
     size = g.const(float(n))
     own = g.select(g.compare("lt", at, g.zero), g.add(at, size), at)
@@ -69,7 +70,8 @@ def in_range(g: Exact, at: int, n: int) -> tuple[int, int]:
 
 
 class Indexed(Computed):
-    """What is made of indices. `counts`: how many elements each of these is an index of."""
+    """What is made of indices. `counts`: how many elements each of these is an index of; None where it is
+    known to be one."""
 
     cost = INDEX_OPERATIONS
 
@@ -104,7 +106,7 @@ class Gather(Indexed):
     """Elements of `gathered`, which lies in memory, at indices along an axis; `map`: where they are along the
     others."""
 
-    def __init__(self, base: int, m: tuple, at: tuple, axis: int, count: int):
+    def __init__(self, base: int, m: tuple, at: tuple, axis: int, count: int | None):
         super().__init__([at], [count])
         self.gathered, self.map, self.axis = base, m, axis
 
@@ -119,47 +121,116 @@ class Gather(Indexed):
 
 
 class ScatteredSum(Indexed):
-    """The sum of what is added to zeros at indices along an axis. `k`: what is added, of this shape."""
+    """`gathered`, or zeros, with what is added at indices along an axis. `k`: what is added, of this shape;
+    `own`: which axes of the result are those of k."""
 
-    axes, how, cost = (), "add", INDEX_OPERATIONS
+    axes, how = (), "add"
 
-    def __init__(self, k: int, at: tuple, axis: int, shape: tuple, like: tuple):
-        super().__init__([at, (k, identity_map(shape))], [like[axis]])
-        self.k, self.axis, self.shape, self.like = k, axis, shape, like
+    def __init__(self, k: int, shape: tuple, at: tuple, axis: int, count: int | None, own: dict, base: Any):
+        super().__init__([at, (k, identity_map(shape))], [count])
+        self.k, self.shape, self.axis, self.own, self.gathered = k, shape, axis, own, base
 
     def key(self) -> tuple:
-        return (*super().key(), self.axis, self.shape, self.like)
+        return (*super().key(), self.shape, self.axis, *self.own.items(), self.gathered is None)
+
+    def sources(self) -> list:
+        return self.list if self.gathered is None else [*self.list, (self.gathered, ())]
+
+
+class Indices:
+    """Indices along an axis of an array, or along several as one. `at`: (the operand, its map); `count`: of
+    how many elements, None where it is known to be one; `shape`: of the result; `own`: axes of the array ->
+    those of the result."""
+
+    def __init__(self, at: tuple, axis: int, count: int | None, shape: tuple, own: dict):
+        self.at, self.axis, self.count, self.shape, self.own = at, axis, count, shape, own
+
+    def gather(self, x: int, to: tuple) -> Gather:
+        none = (0,) * len(self.shape)
+        m = tuple(
+            [(0, unit(self.own[j], len(self.shape)) if j in self.own else none) for j in range(len(to))]
+        )
+        return Gather(x, m, self.at, self.axis, self.count)
+
+    def scattered(self, k: int, base: Any) -> ScatteredSum:
+        return ScatteredSum(k, self.shape, self.at, self.axis, self.count, self.own, base)
+
+
+def along_axis(kinds: Any, x: tuple, at: int, axis: int) -> Indices | None:
+    """The indices of `numpy.take_along_axis`, for an array of shape x."""
+    to = kinds.shown[at][1]
+    if kinds.operand(at) not in EXACT_BELOW or len(to) != len(x):
+        return None
+    one = (*x[:axis], 1, *x[axis + 1 :])
+    try:
+        shape = np.broadcast_shapes(one, to)
+    except ValueError:
+        return None
+    own = {j: j for j, n in enumerate(one) if n > 1}
+    return Indices((at, broadcast(to, shape)), axis, x[axis], shape, own)
+
+
+def constant_indices(kinds: Any, x: tuple, strides: tuple, at: Any) -> Indices | None:
+    """The indices x[:, ..., i, j, ...] by arrays of integers that are constant."""
+    parts = [*at] if type(at) is tuple else [at]
+    while parts and type(parts[-1]) is slice and parts[-1] == slice(None):
+        parts.pop()
+    first = next((n for n, i in enumerate(parts) if type(i) is not slice or i != slice(None)), 0)
+    arrays, sizes = parts[first:], x[first : len(parts)]
+    if (
+        not arrays
+        or len(parts) > len(x)
+        or not all([type(i) is np.ndarray and i.dtype.kind == "i" for i in arrays])
+    ):
+        return None
+    last = len(parts) - 1
+    if any([strides[j] != strides[j + 1] * x[j + 1] for j in range(first, last)]):
+        return None
+    if any([not i.size or i.min() < -n or i.max() >= n for i, n in zip(arrays, sizes, strict=True)]):
+        return None
+    own = np.broadcast_arrays(*[np.where(i < 0, i + n, i) for i, n in zip(arrays, sizes, strict=True)])
+    numbers = np.ravel_multi_index(tuple(own), sizes)
+    shape, after = (*x[:first], *numbers.shape, *x[last + 1 :]), first + numbers.ndim - last - 1
+    m = tuple([(0, unit(first + j, len(shape))) for j in range(numbers.ndim)])
+    axes = {j: j if j < first else j + after for j in range(len(x)) if not first <= j <= last}
+    return Indices((kinds.new_constant(numbers.astype(I4)), m), last, None, shape, axes)
+
+
+def element_numbers(kinds: Any, k: int, i: Instruction) -> ElementNumbers | None:
+    shape, at, to = kinds.shown[k][1], i.params["at"], i.params["to"]
+    fit = all([x is HOLE for x in at]) and all([kinds.operand(a) in EXACT_BELOW for a in i.args])
+    sources = [(a, broadcast(kinds.shown[a][1], shape)) for a in i.args]
+    return ElementNumbers(sources, list(to)) if fit and len(at) == len(to) else None
 
 
 def indexed(kinds: Any, k: int, i: Instruction) -> Any:
-    """The definition of an instruction that has indices as operands, or None."""
-    if kinds.on_device or not kinds.extended or not all([kinds.is_ours(a) for a in (k, *i.args)]):
+    """The definition of an instruction with indices, or None."""
+    prim, x, params = i.prim, i.args[0], i.params
+    if kinds.on_device or not kinds.extended or not all([kinds.is_ours(a) for a in (k, x)]):
         return None
-    shape, of = kinds.shown[k][1], lambda a: kinds.shown[a][1]
-    number = lambda a: kinds.operand(a) in EXACT_BELOW
-    size = math.prod(of(i.args[0]) if i.prim is ADDED_BY else shape)
-    if size < kinds.small:
+    adds, base = prim in ADDING, x if prim is ADD_AT else None
+    y = i.args[1] if prim is ADD_AT else x  # what is added
+    (_, of, strides, *_), (_, to, *_) = kinds.shown[x], kinds.shown[k]
+    if math.prod(kinds.shown[y][1] if adds else to) < kinds.small or math.prod(of) * 8 >= INDEX_BYTES:
         return None
-    if i.prim is ELEMENT_NUMBERS:
-        at, to = i.params["at"], i.params["to"]
-        fit = len(at) == len(to) and all([x is HOLE for x in at]) and all(map(number, i.args))
-        return ElementNumbers([(a, broadcast(of(a), shape)) for a in i.args], list(to)) if fit else None
-    (x, at), axis = i.args, i.params["axis"]
-    dtypes = {kinds.operand(x), kinds.shown[k][3]}
-    numbers = dtypes == {F8} or (len(dtypes) == 1 and dtypes <= {*EXACT_BELOW} and i.prim is TAKEN_BY)
-    if not numbers or not number(at) or not len(of(x)) == len(of(at)) == len(shape):
+    if prim is ELEMENT_NUMBERS:
+        return element_numbers(kinds, k, i)
+    dtypes = {kinds.operand(a) for a in (x, y, k)}
+    if len(dtypes) > 1 or (dtypes != {F8} and (adds or dtypes.isdisjoint(EXACT_BELOW))):
         return None
-    if i.prim is ADDED_BY:
-        outside = [
-            n for j, (n, m) in enumerate(zip(shape, of(at), strict=True)) if j != axis and n not in (1, m)
-        ]
-        if outside or of(x) != of(at):
-            return None
-        return ScatteredSum(x, (at, identity_map(of(x))), axis, of(x), shape)
-    one = (*of(x)[:axis], 1, *of(x)[axis + 1 :])
-    if np.broadcast_shapes(one, of(at)) != shape or math.prod(of(x)) * 8 >= INDEX_BYTES:
+    if prim in (TAKEN_BY, ADDED_BY):
+        found = along_axis(kinds, to if adds else of, i.args[1], params["axis"])
+    elif params.get("path") or params["at"] is None:
         return None
-    return Gather(x, broadcast(one, shape), (at, broadcast(of(at), shape)), axis, of(x)[axis])
+    else:
+        found = constant_indices(kinds, of, strides, params["at"])
+    if found is None or found.shape != (kinds.shown[y][1] if adds else to):
+        return None
+    if not adds:
+        return found.gather(x, of)
+    zero = base is not None and kinds.constant(base) == 0
+    return found.scattered(y, None if zero else base)
 
 
-INDEXED = frozenset((TAKEN_BY, ADDED_BY, ELEMENT_NUMBERS))
+ADDING = frozenset((ADDED_BY, ADD_AT))
+INDEXED = frozenset((TAKEN_BY, ADDED_BY, ELEMENT_NUMBERS, READ, ADD_AT))

@@ -42,7 +42,7 @@ class GroupDefinitions:
 
     def __init__(self, program: Program, small: int | None = None, others: Any = (), within: Any = ()):
         self.within = within  # what blocks would do else
-        self.program, self.shown = program, dict(program.shown)
+        self.program, self.shown = program.with_constants(), dict(program.shown)
         self.on_device = small is None and any(
             [shown[0] is False for shown in self.shown.values()]
         )  # arrays of CuPy then, and none of NumPy
@@ -69,6 +69,13 @@ class GroupDefinitions:
                 and not i.params.get("copy")
             ):
                 self.known[k] = None
+
+    def new_constant(self, v: np.ndarray) -> int:
+        """The number of an array that the program has not."""
+        k = self.program.size
+        self.program.size += 1
+        self.program.constants[k], self.shown[k] = v, (True, v.shape, v.strides, v.dtype, True)
+        return k
 
     def is_ours(self, k: int) -> bool:
         """Is it an array of the library of this program?"""
@@ -111,8 +118,9 @@ class GroupDefinitions:
         if "under" in i.watched:
             return None
         _, shape, _, dtype, _ = self.shown[k]
-        if i.prim in INDEXED:
-            return indexed(self, k, i)
+        d = indexed(self, k, i) if i.prim in INDEXED else None
+        if d is not None:
+            return d
         if i.reduces == "add" or (i.reduces in EXTREMES and self.extended):
             return self.sum(k, i)
         if not self.is_ours(k) or math.prod(shape) < self.small or self.operand(k) is None:
@@ -229,11 +237,11 @@ class OpenGroup:
                 form if form and a == d.base else kinds.shown[a][1]
             ):
                 return False
+        if d.gathered in self.values:
+            return False
         if type(d) in SUMS:
             self.sums[k], self.cuts[k] = d, cuts_of(d, d.shape, self.cuts)
         else:
-            if d.gathered in self.values:
-                return False
             shape = kinds.shown[k][1]
             shape = form if form and d.turned else shape
             cuts, spread = cuts_of(d, shape, self.cuts), spread_of(d, shape, self.spread)
@@ -277,7 +285,7 @@ class Reader:
     def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
         self.program, self.kinds = program, GroupDefinitions(program, others=others, within=within)
         self.by_number = dict(program.code)
-        self.ready = {*program.inputs}
+        self.ready = {*self.kinds.program.inputs}
         self.order: list = []
         self.groups: list = []
         self.alone: dict = {}  # name -> how many large ones are in no group

@@ -292,6 +292,17 @@ class NestText:
         else:
             memory.scatter(value, self.places_of(p, stride, j), mask or memory.truth(True))
 
+    def is_of_row(self, n: int) -> bool:
+        """Is a node the same at all elements of a row?"""
+        found = [self.nest.loads[m] for m in self.g.reach([n]) if m in self.nest.loads]
+        return all([self.order.stride(a, -1) == 0 for a in found])
+
+    def row_at(self, p: str, a: ArrayAccess, env: dict) -> str:
+        """Return the address of the row with an index that is the same at all its elements."""
+        b, at = self.b, self.value(a.index, env)
+        at = at if self.W == 1 else b(f"extractelement {b.T} {at}, i64 0")
+        return self.moved(p, a.step, b(f"fptosi {b.real} {at} to i64"))
+
     def indexed(self, p: str, a: ArrayAccess, j: Any, env: dict) -> str:
         """Return the addresses of a vector of elements at indices."""
         b, stride = self.b, self.order.stride(a, -1)
@@ -303,12 +314,22 @@ class NestText:
         return b(f"getelementptr i8, {b.vector('ptr') if many else 'ptr'} {p}, {i32} {at}")
 
     def read_indexed(self, p: str, a: ArrayAccess, j: Any, mask: str, env: dict) -> str:
+        if self.is_of_row(a.index):
+            p = self.row_at(p, a, env)
+            if self.order.stride(a, -1):
+                return self.read(p, a, j, mask)
+            memory = self.elements(a)
+            return self.converted(memory.spread(memory.read_number(p)), a)
         memory, at = self.elements(a), self.indexed(p, a, j, env)
         x = memory.read(at) if self.W == 1 else memory.gather(at, mask or memory.truth(True))
         return self.converted(x, a)
 
     def add_indexed(self, x: str, p: str, a: ArrayAccess, j: Any, mask: str, env: dict) -> None:
         """Add a vector of elements one by one, for indices may be equal. (Masked ones are zeros.)"""
+        if self.order.stride(a, -1) and self.is_of_row(a.index):
+            p = self.row_at(p, a, env)
+            self.write(self.b.add(self.read(p, a, j, mask), x), p, a, j, mask)
+            return
         b, W, at = self.b, self.W, self.indexed(p, a, j, env)
         one = b.with_lanes(1)
         if mask:
