@@ -263,7 +263,7 @@ class GroupCode:
             else:
                 first, dtype = sum([place[a][0] * s for a, s in own.items()]), self.shown[k][3]
                 steps = tuple([own.get(a, 0) for a in axes])
-                index = self.index(nest, d, place) if type(d) is ScatteredSum else None
+                index = self.index(nest, d, place) if type(d) is ScatteredSum else -1
                 access = ArrayAccess(self.table[k], first, steps, False, whole_bits(dtype), index, step)
                 nest.partial.append((node, access, d.how))
 

@@ -93,11 +93,11 @@ class ElementNumbers(Indexed):
     """The numbers of elements x[i, j, ...]."""
 
     def node(self, g: Exact, x: list) -> int:
-        total = None
-        for k, (at, n) in enumerate(zip(x, self.counts, strict=True)):
-            step = g.const(float(math.prod(self.counts[k + 1 :])))
-            part = g.mul(in_range(g, at, n)[0], step)
-            total = part if total is None else g.add(total, part)
+        steps = [g.const(float(math.prod(self.counts[k + 1 :]))) for k in range(len(x))]
+        own = [in_range(g, at, n)[0] for at, n in zip(x, self.counts, strict=True)]
+        total, *parts = [g.mul(at, step) for at, step in zip(own, steps, strict=True)]
+        for part in parts:
+            total = g.add(total, part)
         g.below[total] = math.prod(self.counts)
         return total
 

@@ -28,7 +28,7 @@ class ArrayAccess:
     strides: tuple
     truth: bool = False
     whole: int = 0  # bits, if its elements are integers
-    index: int | None = None  # the node of an index along one more axis, whose step is `step` bytes
+    index: int = -1  # the node of an index along one more axis, whose step is `step` bytes
     step: int = 0
 
 
@@ -121,8 +121,8 @@ class NestText:
         self.order = order = Order(nest)
         self.size = nest.bits // 8
         outs = [n for n, *_ in (*nest.stores, *nest.partial, *nest.sums)] + nest.checks
-        outs += [a.index for _, a, _ in nest.partial if a.index is not None]
-        plain = {n for n, a in nest.loads.items() if a.index is None}
+        outs += [a.index for _, a, _ in nest.partial if a.index >= 0]
+        plain = {n for n, a in nest.loads.items() if a.index < 0}
         self.code = [
             n for n in g.reach(outs, plain) if n not in plain and g.op[n] not in ("in", "const", "bool")
         ]
@@ -221,12 +221,12 @@ class NestText:
         b, W, nest = self.b, self.W, self.nest
         env, at = dict(self.fixed), dict(zip([*nest.loads], bases, strict=False))
         for node, a in nest.loads.items():
-            if self.order.stride(a, -1) == 0 and a.index is None:
+            if self.order.stride(a, -1) == 0 and a.index < 0:
                 memory = self.elements(a)
                 env[node] = self.converted(memory.spread(memory.read_number(at[node])), a)
         stores = bases[len(nest.loads) :]
         inner = [
-            k for k, (_, a, _) in enumerate(nest.partial) if self.order.stride(a, -1) == 0 and a.index is None
+            k for k, (_, a, _) in enumerate(nest.partial) if self.order.stride(a, -1) == 0 and a.index < 0
         ]
         cells = {k: b.cell(b.c(STARTS[nest.partial[k][2]])) for k in inner}
         if type(columns) is int:
@@ -349,7 +349,7 @@ class NestText:
         """Write the work on one vector of elements."""
         b, nest, g, env = self.b, self.nest, self.g, dict(outer)
         for node, a in nest.loads.items():
-            if node not in env and a.index is None:
+            if node not in env and a.index < 0:
                 env[node] = self.read(at[node], a, j, mask)
         for n in self.code:
             if n in nest.loads:
@@ -364,7 +364,7 @@ class NestText:
             b.store(combine_code(b, how, b.read(slot), kept(self.value(n, env), how)), slot)
         for k, (n, a, how) in enumerate(nest.partial):
             x = kept(self.value(n, env), how)
-            if a.index is not None:
+            if a.index >= 0:
                 self.add_indexed(x, stores[len(nest.stores) + k], a, j, mask, env)
             elif k in cells:
                 b.set(cells[k], combine_code(b, how, b.get(cells[k]), x))
