@@ -21,6 +21,7 @@ from ..costs import (
     BLOCK_ROW_NS,
     CALL_NS,
     CODES_KEPT,
+    COMPUTED_INDEX_NS,
     COSTLY_OPERATIONS,
     GROUP_ENTRY_NS,
     OPERATION_NS,
@@ -97,7 +98,9 @@ class Group:
                 )
                 if k in self.kinds.within:
                     each = BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS
-                    saved += BLOCK_ROW_NS + (BLOCK_INDEX_NS if isinstance(d, Indexed) else each) * size
+                    if isinstance(d, Indexed):
+                        each = BLOCK_INDEX_NS if d.counts == [None] else COMPUTED_INDEX_NS
+                    saved += BLOCK_ROW_NS + each * size
                 else:
                     saved += (WRITE_NS if type(d) is RegionView else CALL_NS) + (
                         PASS_ELEMENT_NS + OPERATION_NS * d.cost
