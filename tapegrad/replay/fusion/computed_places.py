@@ -12,7 +12,7 @@ from ..._core.primitive import ADD_AT, READ
 from ...ops.indexing.traced_indices import ELEMENT_NUMBERS, HOLE
 from ...ops.shaping import ASTYPE
 from ...ops.sorting import ADDED_BY, TAKEN_BY
-from ..costs import INDEX_BYTES, INDEX_OPERATIONS
+from ..costs import GATHERED_BYTES, INDEX_OPERATIONS
 from ..record.instructions import Instruction
 from ..scalar_graph import Exact, of_truth
 from .regions import Computed, Element, broadcast, identity_map, operand_place, unit
@@ -26,7 +26,7 @@ EXACT_OPERATIONS = frozenset(
 
 
 def is_exact(g: Exact, x: list, out: int) -> bool:
-    """Is a result, of operands that are integers, the integer that NumPy gives, if all are below the bound?"""
+    """Is a result of integers the integer that NumPy gives, if all are below the bound?"""
     found = g.reach([out], x)
     return all([g.op[n] in EXACT_OPERATIONS for n in found]) and all(
         [g.args[n][0] % 1 == 0 for n in found if g.op[n] == "const"]
@@ -211,7 +211,7 @@ def indexed(kinds: Any, k: int, i: Instruction) -> Any:
     adds, base = prim in ADDING, x if prim is ADD_AT else None
     y = i.args[1] if prim is ADD_AT else x  # what is added
     (_, of, strides, *_), (_, to, *_) = kinds.shown[x], kinds.shown[k]
-    if math.prod(kinds.shown[y][1] if adds else to) < kinds.small or math.prod(of) * 8 >= INDEX_BYTES:
+    if math.prod(kinds.shown[y][1] if adds else to) < kinds.small or math.prod(of) * 8 >= GATHERED_BYTES:
         return None
     if prim is ELEMENT_NUMBERS:
         return element_numbers(kinds, k, i)

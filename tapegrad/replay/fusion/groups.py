@@ -34,7 +34,7 @@ from .row_products import RowGroup, join_products, split_by_rows
 
 F8, I8 = np.dtype("f8"), np.dtype("i8")
 EXTREMES = ("max", "min")
-SUMS = frozenset((SummedValue, ScatteredSum))
+SUM_KINDS = frozenset((SummedValue, ScatteredSum))
 
 
 class GroupDefinitions:
@@ -239,7 +239,7 @@ class OpenGroup:
                 return False
         if d.gathered in self.values:
             return False
-        if type(d) in SUMS:
+        if type(d) in SUM_KINDS:
             self.sums[k], self.cuts[k] = d, cuts_of(d, d.shape, self.cuts)
         else:
             shape = kinds.shown[k][1]
