@@ -83,6 +83,7 @@ rules(copy, lambda g, out, x, order: g, jvp=linear)
 rules(relaid, lambda g, out, x, strides: g, jvp=linear)
 rules(array_of, lambda g, out, x: g, jvp=linear)
 rules(astype, lambda g, out, x, to: fit_to_shape(g, shape(x), dtype(x)), jvp=linear)
+ASTYPE = astype.prim
 rules(real, lambda g, out, x: fit_to_shape(g, shape(x), dtype(x)), jvp=linear)
 rules(imag, lambda g, out, x: imaginary(g) if dtype(x).kind == "c" else zeros_like(g), jvp=linear)
 rules(imaginary, lambda g, out, x: -imaginary(g) if dtype(x).kind == "c" else imag(g), jvp=linear)

@@ -3,6 +3,7 @@
 The order is found on primal values and applied as a constant permutation. Equal elements keep their
 order, so the derivative of `sort` is the same with every library."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,25 @@ from .zero_derivative import argpartition, argsort, searchsorted
 # The index is a setting, or an operand if a trace hides it.
 
 
+def joined_axes(to: tuple, axis: int) -> tuple:
+    """The shape of indices along `axis` with the later axes joined to it."""
+    return (*to[:axis], math.prod(to[axis:]))
+
+
+def is_last(to: tuple, axis: int) -> bool:
+    """Do axes of one element follow this one?"""
+    return 0 < axis + 1 < len(to) and math.prod(to[axis + 1 :]) == 1
+
+
 @primitive(shapes=(0,), batch="moves")
 def taken_at(x, *, at, axis):
-    """The elements of x at the indices `at` along one axis; `at` has as many axes as x."""
+    """The elements of x at the indices `at` along one axis. `at` has as many axes as x; axes of one element
+    are broadcast."""
+    if is_last(x.shape, axis):  # a vector, or several
+        lines = xp_of(x).take_along_axis(
+            x.reshape(x.shape[: axis + 1]), at.reshape(joined_axes(at.shape, axis)), axis
+        )
+        return lines.reshape(*lines.shape[:axis], *at.shape[axis:])
     return xp_of(x).take_along_axis(x, at, axis)
 
 
@@ -44,15 +61,19 @@ def added_at(x, *, at, axis, like):
     """The adjoint of `taken_at`: elements with equal indices are added."""
     library = xp_of(x)
     out = library.zeros(like, x.dtype)
+    if is_last(like, axis):  # a vector, or several
+        x, at = [y.reshape(joined_axes(y.shape, axis)) for y in (x, at)]
+        like = like[: axis + 1]
+    into = out.reshape(like)
     where = [library.arange(n).reshape((n,) + (1,) * (len(like) - 1 - i)) for i, n in enumerate(like)]
     where[axis] = at
     for i, n in enumerate(like):
         if i != axis and at.shape[i] != n:
             where[i] = where[i][:1] * 0
     if library is np:
-        np.add.at(out, tuple(where), x)
+        np.add.at(into, tuple(where), x)
     else:
-        scatter("add", out, tuple(where), x)
+        scatter("add", into, tuple(where), x)
     return out
 
 
@@ -68,6 +89,9 @@ def added_by(x, at, *, axis, like):
 
 def take_sorted(x: Any, at: Any, axis: int) -> Any:
     return taken_by(x, at, axis=axis) if isinstance(at, Variable) else taken_at(x, at=at, axis=axis)
+
+
+TAKEN_BY, ADDED_BY = taken_by.prim, added_by.prim
 
 
 def taken_back(x: Any, at: Any, axis: int, like: tuple) -> Any:

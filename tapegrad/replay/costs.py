@@ -89,6 +89,8 @@ POINTER_PLACES = 16  # places between cells of one pointer, or a step
 
 GROUPED_ELEMENTS = 100  # elements from which an instruction may be part of a group
 LOOP_CELLS = 25  # texts of one loop
+INDEX_OPERATIONS = 20  # operations of an element that is read or added at an index
+GATHERED_BYTES = 1 << 31  # bytes of an array that is read at indices
 OPERAND_PLACES = 25  # places at which an operand is read
 RECOMPUTED_OPERATIONS = 40  # operations of costly values that are worked out again
 GROUP_OPERATIONS = 600  # operations of a group
@@ -117,6 +119,8 @@ LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip
 TEXT_ELEMENT_NS = 0.5  # of an element of an instruction of the text
 BLOCK_ELEMENT_NS = 0.15  # of an element of an instruction within a block
 BLOCK_ROW_NS = 20  # of an instruction within a block
+BLOCK_INDEX_NS = 0.7  # of an element at a constant index within a block
+COMPUTED_INDEX_NS = 2.0  # of an element at an index that is computed, in a block or by NumPy
 LOOPED_ROW_NS = 7  # of one of a trip, beside one of a compiled loop
 REREAD_BYTE_NS = 0.06  # of a byte of a matrix that is read once more
 GROUP_SHARE_NS = 500  # that an instruction of a block has to save, for its share of the call of a group

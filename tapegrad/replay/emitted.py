@@ -24,6 +24,8 @@ from .._core.scope import now, put
 from ..ops import shaping
 from ..ops.declare import NUMPY, GatedProduct
 from ..ops.indexing.regions import basic
+from ..ops.indexing.traced_indices import ELEMENT_NUMBERS
+from ..ops.sorting import ADDED_BY, TAKEN_BY
 from ..ops.zero_derivative import ArgumentPlaceholder
 from .buffer_pool import ArrayPool, is_packed
 from .costs import (
@@ -31,6 +33,7 @@ from .costs import (
     CALL_NS,
     CALLS_NAMED,
     COLUMNS,
+    COMPUTED_INDEX_NS,
     COSTLY_OPERATIONS,
     GROUP_SHARE_NS,
     GROUPED_ELEMENTS,
@@ -50,6 +53,8 @@ from .interpreter.loop_rerolling import is_small, reroll_blocks
 from .interpreter.program_loops import is_all, program_loops
 from .program import HEARD, Program, guard_holds, setting_of
 from .record.instructions import GROUP, PART, Instruction, is_pure, ufunc_of
+
+COMPUTED_INDICES = frozenset((ELEMENT_NUMBERS, TAKEN_BY, ADDED_BY))
 
 
 class Storage:
@@ -131,8 +136,11 @@ class EmittedProgram:
             k, i = self.program.code[n]
             size = math.prod(self.shown[k][1])
             if size >= GROUPED_ELEMENTS:
-                slow = self.is_costly(i)
-                within, alone = (SLOW_ELEMENT_NS,) * 2 if slow else (BLOCK_ELEMENT_NS, TEXT_ELEMENT_NS)
+                within, alone = BLOCK_ELEMENT_NS, TEXT_ELEMENT_NS
+                if i.prim in COMPUTED_INDICES:
+                    within = alone = COMPUTED_INDEX_NS
+                elif self.is_costly(i):
+                    within = alone = SLOW_ELEMENT_NS
                 saved += inside * (within * size - GROUP_SHARE_NS) + (count - inside) * alone * size
         saved = max(saved, 0.0) + LOOPED_ROW_NS * looped + REREAD_BYTE_NS * self.read_again()
         return (compiling + building) / saved if saved else math.inf
@@ -550,7 +558,7 @@ def with_groups(program: Program) -> tuple:
     reader = load("tapegrad.replay.fusion.groups").read_groups(program, looped, within)
     if not reader.groups:
         return program, [], reader.alone
-    program = program.with_code(reader.order)
+    program = reader.kinds.program.with_code(reader.order)
     program.shown = reader.kinds.shown
     return program, reader.groups, reader.alone
 

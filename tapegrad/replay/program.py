@@ -167,6 +167,12 @@ class Program:
             each = zip(self.numbers, self.what, self.operands, strict=True)
             return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
 
+    def with_constants(self) -> "Program":
+        """A program like this one, which may get more constants."""
+        made = copy.copy(self)
+        made.constants = dict(self.constants)
+        return made
+
     def with_code(self, code: list) -> "Program":
         """A program like this one with other instructions."""
         made = copy.copy(self)

@@ -19,6 +19,7 @@ from ..replay.costs import COSTLY_OPERATIONS
 from ..replay.fusion.groups import GroupDefinitions
 from ..replay.fusion.regions import (
     STEPS,
+    Computed,
     Element,
     RegionPiece,
     RegionView,
@@ -41,7 +42,7 @@ class NotRowwise(Exception):
     """The product has no row-by-row form."""
 
 
-class ReshapedValue:
+class ReshapedValue(Computed):
     """A value read in another shape, in C order."""
 
     cost = 0

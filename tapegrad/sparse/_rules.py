@@ -257,11 +257,8 @@ def _added_by(c, i, sets, values, out):
     axis, like = i.params["axis"] % len(i.params["like"]), i.params["like"]
     if c.known(i.args[1], local=True):
         return add_along_axis(c, s, np.asarray(host_setting(c.value(i.args[1]))), axis, like)
-    return (
-        fresh_names(out, c.sets.over(s, (axis,)))
-        if s.ndim == len(like)
-        else everything(c, i, sets, values, out)
-    )
+    joined = tuple([j for j, n in enumerate(s.shape) if j == axis or n != like[j]])
+    return fresh_names(out, c.sets.over(s, joined))
 
 
 @dependence_rule("added_at")

@@ -119,12 +119,16 @@ def indexed_copy(x: Any, at: Any) -> Any:
     k, i = axis_and_index(x, at)
     if i is not None:  # whole slices
         before, after = shape(x)[:k], shape(x)[k + 1 :]
-        along = reshape(i, to=(1,) * k + (-1,) + (1,) * len(after))
-        along = broadcast_to(along, to=(*before, shape(along)[k], *after))
-        return reshape(take_sorted(x, along, k), to=(*before, *shape(i), *after))
+        if ndim(i) > 1:
+            x = reshape(x, to=(*before, shape(x)[k], *(1,) * (ndim(i) - 1), *after))
+        if before or after:
+            i = reshape(i, to=(1,) * k + shape(i) + (1,) * len(after))
+            i = broadcast_to(i, to=(*before, *shape(i)[k : ndim(i) - len(after)], *after))
+        return take_sorted(x, i, k)
     n = element_numbers(x, at)
-    y = take_sorted(reshape(x, to=(-1,)), reshape(n, to=(-1,)), 0)
-    return y[0] if shape(n) == () else reshape(y, to=shape(n))
+    if shape(n) == ():
+        return take_sorted(reshape(x, to=(-1,)), reshape(n, to=(-1,)), 0)[0]
+    return take_sorted(reshape(x, to=(-1,) + (1,) * (ndim(n) - 1)), n, 0)
 
 
 def axis_and_index(x: Any, at: Any) -> tuple:

@@ -17,9 +17,11 @@ from ...kernels.launch.cpu import HEADER, data_pointer, function_address
 from ..buffer_pool import packed
 from ..costs import (
     BLOCK_ELEMENT_NS,
+    BLOCK_INDEX_NS,
     BLOCK_ROW_NS,
     CALL_NS,
     CODES_KEPT,
+    COMPUTED_INDEX_NS,
     COSTLY_OPERATIONS,
     GROUP_ENTRY_NS,
     OPERATION_NS,
@@ -31,9 +33,10 @@ from ..costs import (
 from ..record.instructions import ufunc_of
 from ..record.settings_keys import settings_key
 from ..scalar_graph import Exact, of_truth
+from .computed_places import Indexed, ScatteredSum, in_range
 from .loops import Loops
 from .nests import STARTS, ArrayAccess, Nest
-from .regions import Element, RegionView, WrittenSum, cells
+from .regions import Element, RegionView, cells, identity_map, operand_place
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
@@ -44,9 +47,16 @@ class SummedValue:
     """A sum, or an extreme: its operand is read at all places."""
 
     cost = 1
+    gathered = None
 
     def __init__(self, k: int, axes: tuple, shape: tuple, how: str = "add"):
         self.k, self.axes, self.shape, self.how = k, axes, shape, how
+
+    def sources(self) -> list:
+        return [(self.k, identity_map(self.shape))]
+
+    def key(self) -> tuple:
+        return (self.axes, self.shape, self.how)
 
 
 class Group:
@@ -59,13 +69,14 @@ class Group:
         self.dtype = np.dtype("f8") if now.dtype is None else now.dtype
         self.carried, self.stored = buffer_shares(kinds, now)
         self.left = [*self.stored, *self.sums]
-        needed = {*self.stored, *[d.k for d in self.sums.values()]}
+        needed = {*self.stored, *[s for d in self.sums.values() for s, _ in d.sources()]}
         for k in reversed(now.values):
             if k in needed:
                 needed.update([s for s, _ in now.values[k].sources()])
         self.values = {k: d for k, d in now.values.items() if k in needed}
         self.given = sorted([a for a in needed if a not in self.values and not kinds.is_constant(a)])
         self.arrays = [a for a in self.given if self.shown[a][1] or self.shown[a][0] is not None]
+        self.bases = {d.gathered for d in (*self.values.values(), *self.sums.values())}
         self.single = [a for a in self.given if a not in self.arrays]
         self.written = [k for k in self.left if k not in self.sums or self.shown[k][1]]  # in memory
         self.totals = [k for k in self.sums if not self.shown[k][1]]
@@ -83,13 +94,13 @@ class Group:
                 size = (
                     d.region
                     if type(d) is RegionView and d.region is not None
-                    else math.prod(d.shape if type(d) is SummedValue else self.shown[k][1])
+                    else math.prod(d.shape if k in self.sums else self.shown[k][1])
                 )
                 if k in self.kinds.within:
-                    saved += (
-                        BLOCK_ROW_NS
-                        + (BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS) * size
-                    )
+                    each = BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS
+                    if isinstance(d, Indexed):
+                        each = BLOCK_INDEX_NS if d.counts == [None] else COMPUTED_INDEX_NS
+                    saved += BLOCK_ROW_NS + each * size
                 else:
                     saved += (WRITE_NS if type(d) is RegionView else CALL_NS) + (
                         PASS_ELEMENT_NS + OPERATION_NS * d.cost
@@ -99,7 +110,8 @@ class Group:
         return (
             saved
             - GROUP_ENTRY_NS
-            - PASS_ELEMENT_NS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
+            - PASS_ELEMENT_NS
+            * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written) if k not in self.bases])
         )
 
     def key(self) -> Any:
@@ -108,7 +120,7 @@ class Group:
         of = lambda k: number[k] if k in number else repr(self.kinds.constant(k))
         found: list = [self.dtype, *[self.shown[k][:4] for k in self.given], *[number[k] for k in self.left]]
         for k, d in self.values.items():
-            if type(d) is Element:
+            if isinstance(d, Element):
                 said = ufunc_of(d.i)
                 params = (
                     repr([getattr(a, "k", a) for a in d.i.params["args"]]) + said.__name__
@@ -116,15 +128,15 @@ class Group:
                     else settings_key(d.i.params)
                 )
                 found += [id(d.i.prim), params, *[of(s) for s, _ in d.sources()], k in self.watched]
-            elif type(d) is WrittenSum:
-                found += [0, *[(of(s), m) for s, m in d.terms], k in self.watched]
+            elif type(d) is not RegionView:
+                found += [d.key(), *[(of(s), m) for s, m in d.sources()], k in self.watched]
             else:
                 for p in d.pieces:
                     found += [p.box, *[(of(s), m) for s, m in p.sources]]
                 found += [d.form, d.turned, number.get(d.base)]
             found += [*self.shown[k][1:4], self.cuts[k]]
         for k, d in self.sums.items():
-            found += [of(d.k), d.axes, d.shape, d.how, *self.shown[k][1:3], k in self.watched]
+            found += [d.key(), *[of(s) for s, _ in d.sources()], *self.shown[k][1:3], k in self.watched]
         return tuple(found)
 
     def ready(self) -> "GroupCode":
@@ -231,28 +243,39 @@ class GroupCode:
         strides = packed(form, self.shown[k][3].itemsize) if form else packed_strides(self.shown[k])
         for nest, place, axes in self.boxes(k, form or self.shown[k][1]):
             first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
-            access = ArrayAccess(
-                self.table[k], first, tuple([strides[a] for a in axes]), self.shown[k][3] == BOOL
-            )
+            dtype = self.shown[k][3]
+            steps = tuple([strides[a] for a in axes])
+            access = ArrayAccess(self.table[k], first, steps, dtype == BOOL, whole_bits(dtype))
             nest.stores.append((self.node(nest, k, place), access))
 
     def add_up(self, k: int, d: SummedValue) -> None:
-        kept = [a for a in range(len(d.shape)) if a not in d.axes]
-        strides = packed_strides(self.shown[k])
-        own = dict(
-            zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True)
-        )
-        for nest, place, axes in self.boxes(d.k, d.shape):
+        strides, step = packed_strides(self.shown[k]), 0
+        if type(d) is ScatteredSum:
+            own, step = {a: strides[j] for j, a in d.own.items()}, strides[d.axis]
+        else:
+            kept = [a for a in range(len(d.shape)) if a not in d.axes]
+            own = dict(
+                zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True)
+            )
+        for nest, place, axes in self.boxes(k, d.shape):
             node = self.node(nest, d.k, place)
             node = of_truth(self.g, node) if self.g.boolean(node) else node
             if k in self.parts:
                 self.parts[k].append((list(self.nests.values()).index(nest), len(nest.sums)))
                 nest.sums.append((node, d.how))
             else:
-                first, dtype = sum([place[a][0] * own[a] for a in kept]), self.shown[k][3]
+                first, dtype = sum([place[a][0] * s for a, s in own.items()]), self.shown[k][3]
                 steps = tuple([own.get(a, 0) for a in axes])
-                access = ArrayAccess(self.table[k], first, steps, False, whole_bits(dtype))
+                index = self.index(nest, d, place) if type(d) is ScatteredSum else -1
+                access = ArrayAccess(self.table[k], first, steps, False, whole_bits(dtype), index, step)
                 nest.partial.append((node, access, d.how))
+
+    def index(self, nest: Nest, d: ScatteredSum, place: tuple) -> int:
+        """The node of the index at which an element is added."""
+        (at, m), (n,) = d.list[0], d.counts
+        own, there = in_range(self.g, self.node(nest, at, operand_place(m, place, len(nest.extents))), n)
+        self.require(nest, there)
+        return own
 
     def node(self, nest: Nest, k: int, place: tuple) -> int:
         """The node of value k at this place: what is asked for is found from the last instruction to the
@@ -276,11 +299,16 @@ class GroupCode:
                         else self.leaf(nest, a, there, argument_form(d, a))
                         for a, there in needs[v, at]
                     ]
-                    n = d.node(self.g, x)
+                    if d.gathered is None:
+                        n = d.node(self.g, x)
+                    else:
+                        n = self.gather(nest, d, at, in_range(self.g, x[0], d.counts[0])[0])
                     if self.shown[v][3] != BOOL and self.g.boolean(n):
                         n = of_truth(self.g, n)
                     nest.known[v, at] = n
                     self.check(nest, v, n)
+                    for condition in d.conditions(self.g, x, n):
+                        self.require(nest, condition)
         return nest.known[k, place]
 
     def check(self, nest: Nest, v: int, n: int) -> None:
@@ -293,6 +321,12 @@ class GroupCode:
         if op in ("add", "sub", "mul", "neg"):  # of what is no number comes no number
             nest.checks = [c for c in nest.checks if c not in self.g.args[n]]
         if n not in nest.checks:
+            nest.checks.append(n)
+
+    def require(self, nest: Nest, condition: int) -> None:
+        """It is to hold at each element."""
+        n = self.g.select(condition, self.g.zero, self.g.const(math.nan))
+        if self.g.op[n] != "const" and n not in nest.checks:
             nest.checks.append(n)
 
     def leaf(self, nest: Nest, a: int, place: tuple, form: tuple | None = None) -> int:
@@ -309,6 +343,14 @@ class GroupCode:
             node = self.g.input("th", 0, k)
             nest.numbers[node] = k
             return node
+        access = self.access(nest, a, place, form)
+        node = self.g.input("y", 0, (access.pointer, access.first, access.strides))
+        node = self.g.raw("ne", node, self.g.zero) if access.truth else node
+        nest.loads.setdefault(node, access)
+        return node
+
+    def access(self, nest: Nest, a: int, place: tuple, form: tuple | None = None) -> ArrayAccess:
+        """Where an array is read at this place."""
         _, _, strides, dtype, _ = self.shown[a]
         strides = packed(form, dtype.itemsize) if form else strides
         first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
@@ -318,10 +360,14 @@ class GroupCode:
                 for d in range(len(nest.extents))
             ]
         )
-        access = ArrayAccess(self.table[a], first, steps, dtype == BOOL, whole_bits(dtype))
-        node = self.g.input("y", 0, (access.pointer, first, steps))
-        node = self.g.raw("ne", node, self.g.zero) if access.truth else node
-        nest.loads.setdefault(node, access)
+        return ArrayAccess(self.table[a], first, steps, dtype == BOOL, whole_bits(dtype))
+
+    def gather(self, nest: Nest, d: Any, place: tuple, index: int) -> int:
+        """The node of an element at an index along an axis."""
+        a = self.access(nest, d.gathered, operand_place(d.map, place, len(nest.extents)))
+        a.index, a.step = index, self.shown[d.gathered][2][d.axis]
+        node = self.g.raw("gather", index, meta=(a.pointer, a.first, a.strides, a.step))
+        nest.loads.setdefault(node, a)
         return node
 
     # --- the call ---
@@ -348,7 +394,10 @@ class GroupCode:
             space[f"m{n}"] = maker(self.shown[k])
             lines.append(f"if {o} is None: {o} = m{n}()")
             if k in self.sums:
-                lines.append(f"{o}[...] = {STARTS[self.sums[k].how]!r}")
+                base = self.sums[k].gathered
+                constant = None if base is None else group.kinds.constant(base)
+                start = STARTS[self.sums[k].how] if base is None else constant
+                lines.append(f"{o}[...] = {names[base] if start is None else repr(start)}")
         where = "id({})" if HEADER else "address({})"
         inside = [where.format(x) for x in (*[names[a] for a in group.arrays], *places)]
         lines += ["t = state.table"] + [f"t[{n}] = {x}" for n, x in enumerate(inside)]

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.primitive import ASSIGN
+from ..._core.primitive import ADD_AT, ASSIGN
+from ...ops.shaping import ASTYPE
 from ..buffer_pool import is_packed
 from ..costs import (
     COSTLY_OPERATIONS,
@@ -26,12 +27,14 @@ from ..program import Program
 from ..record.instructions import GROUP, LAID, Instruction, laid_settings
 from ..scalar_graph import as_number, cost, of_graph
 from .compiled_groups import BOOL, FLOATS, INTEGERS, Group, GroupCode, SummedValue, packed_strides
+from .computed_places import INDEXED, IntegerElement, ScatteredSum, indexed, is_exact
 from .device import DeviceCode, worth
 from .regions import Element, RegionView, WrittenSum, broadcast, cuts_of, moved_region, spread_of, view_region
 from .row_products import RowGroup, join_products, split_by_rows
 
 F8, I8 = np.dtype("f8"), np.dtype("i8")
 EXTREMES = ("max", "min")
+SUM_KINDS = frozenset((SummedValue, ScatteredSum))
 
 
 class GroupDefinitions:
@@ -39,7 +42,7 @@ class GroupDefinitions:
 
     def __init__(self, program: Program, small: int | None = None, others: Any = (), within: Any = ()):
         self.within = within  # what blocks would do else
-        self.program, self.shown = program, dict(program.shown)
+        self.program, self.shown = program.with_constants(), dict(program.shown)
         self.on_device = small is None and any(
             [shown[0] is False for shown in self.shown.values()]
         )  # arrays of CuPy then, and none of NumPy
@@ -61,11 +64,18 @@ class GroupDefinitions:
             d = self.known[k]
             if (
                 type(d) is RegionView
-                and view_region(i) is not None
+                and d.is_view
+                and (self.is_base(k) or (view_region(i) is not None and self.is_asked(k)))
                 and not i.params.get("copy")
-                and self.is_asked(k)
             ):
                 self.known[k] = None
+
+    def new_constant(self, v: np.ndarray) -> int:
+        """The number of an array that the program has not."""
+        k = self.program.size
+        self.program.size += 1
+        self.program.constants[k], self.shown[k] = v, (True, v.shape, v.strides, v.dtype, True)
+        return k
 
     def is_ours(self, k: int) -> bool:
         """Is it an array of the library of this program?"""
@@ -74,10 +84,15 @@ class GroupDefinitions:
     def is_asked(self, k: int) -> bool:
         return k in self.ends or any([self.known[u] is None for u in self.users.get(k, ())])
 
+    def is_base(self, k: int) -> bool:
+        """Are elements read at computed places of it?"""
+        return any([getattr(self.known[u], "gathered", None) == k for u in self.users.get(k, ())])
+
     def float_of(self, k: int, i: Instruction) -> Any:
         """The dtype of the numbers of an instruction; truth values are counted in numbers of 64 bits."""
-        found = [self.shown[a][3] for a in (k, *i.args) if self.shown[a][3] in FLOATS]
-        return found[0] if found else F8 if self.shown[k][3] == I8 else None
+        dtypes = [self.shown[a][3] for a in (k, *i.args)]
+        found = [F8] if not INTEGERS.isdisjoint(dtypes) else [d for d in dtypes if d in FLOATS]
+        return found[0] if found else None
 
     def is_constant(self, a: int) -> bool:
         return self.constant(a) is not None
@@ -103,15 +118,19 @@ class GroupDefinitions:
         if "under" in i.watched:
             return None
         _, shape, _, dtype, _ = self.shown[k]
+        d = indexed(self, k, i) if i.prim in INDEXED else None
+        if d is not None:
+            return d
         if i.reduces == "add" or (i.reduces in EXTREMES and self.extended):
             return self.sum(k, i)
-        if not self.is_ours(k) or math.prod(shape) < self.small or self.bits(k) is None:
+        if not self.is_ours(k) or math.prod(shape) < self.small or self.operand(k) is None:
             return None
         shapes = [self.shown[a][1] for a in i.args]
         dtypes = [self.operand(a) for a in i.args]
         if any([d is None for d in dtypes]):
             return None
-        if not INTEGERS.isdisjoint(dtypes) and dtype != F8:
+        whole = dtype in INTEGERS or (dtype == BOOL and F8 not in dtypes and not INTEGERS.isdisjoint(dtypes))
+        if (whole and self.on_device) or not (whole or INTEGERS.isdisjoint(dtypes) or dtype in (F8, BOOL)):
             return None
         kinds = {d for d in dtypes if d in FLOATS}
         if len(kinds) > 1 or (dtype in FLOATS and kinds and dtype not in kinds):
@@ -120,13 +139,21 @@ class GroupDefinitions:
         if d is not None and (
             d.form is None or is_packed(self.shown[i.args[0]]) and (not d.turned or is_packed(self.shown[k]))
         ):
-            return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
+            fit = all([x == dtype or (x is float and dtype in FLOATS) for x in dtypes])
+            return d if fit and not (whole and i.prim is ADD_AT) else None
         if d is not None:
             return None
+        sources = lambda: [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)]
+        if whole and i.prim is ASTYPE:
+            return IntegerElement(i, sources(), dtypes, dtype)
         found = of_graph(cost, i, tuple([x == BOOL for x in dtypes]))
         if found is None or np.broadcast_shapes(*shapes) != shape:
             return None
-        return Element(i, [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)], *found)
+        if not whole:
+            return Element(i, sources(), *found)
+        exact = {BOOL, float, *INTEGERS}.issuperset(dtypes)  # (float: a number of Python)
+        exact = exact and of_graph(is_exact, i, tuple([x == BOOL for x in dtypes]))
+        return IntegerElement(i, sources(), dtypes, dtype, found[0]) if exact else None
 
     def operand(self, a: int) -> Any:
         """The dtype of an operand; `float` of a number of Python."""
@@ -181,7 +208,7 @@ class GroupDefinitions:
 
 def operands(d: Any, i: Instruction) -> Any:
     """What an instruction reads: of a buffer that is written as a whole, nothing."""
-    return i.args if d is None else [d.k] if type(d) is SummedValue else [k for k, _ in d.sources()]
+    return i.args if d is None else [k for k, _ in d.sources()]
 
 
 class OpenGroup:
@@ -204,15 +231,18 @@ class OpenGroup:
 
     def add(self, k: int, i: Instruction, d: Any, kinds: GroupDefinitions) -> bool:
         """Can it be one more?"""
-        if type(d) is SummedValue:
-            self.sums[k] = d
+        form = getattr(d, "form", None)
+        for a, _ in d.sources():
+            if a in self.values and self.forms.get(a, kinds.shown[a][1]) != (
+                form if form and a == d.base else kinds.shown[a][1]
+            ):
+                return False
+        if d.gathered in self.values:
+            return False
+        if type(d) in SUM_KINDS:
+            self.sums[k], self.cuts[k] = d, cuts_of(d, d.shape, self.cuts)
         else:
-            shape, form = kinds.shown[k][1], getattr(d, "form", None)
-            for a, _ in d.sources():
-                if a in self.values and self.forms.get(a, kinds.shown[a][1]) != (
-                    form if form and a == d.base else kinds.shown[a][1]
-                ):
-                    return False
+            shape = kinds.shown[k][1]
             shape = form if form and d.turned else shape
             cuts, spread = cuts_of(d, shape, self.cuts), spread_of(d, shape, self.spread)
             if (
@@ -255,7 +285,7 @@ class Reader:
     def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
         self.program, self.kinds = program, GroupDefinitions(program, others=others, within=within)
         self.by_number = dict(program.code)
-        self.ready = {*program.inputs}
+        self.ready = {*self.kinds.program.inputs}
         self.order: list = []
         self.groups: list = []
         self.alone: dict = {}  # name -> how many large ones are in no group

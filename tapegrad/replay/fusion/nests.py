@@ -28,6 +28,8 @@ class ArrayAccess:
     strides: tuple
     truth: bool = False
     whole: int = 0  # bits, if its elements are integers
+    index: int = -1  # the node of an index along one more axis, whose step is `step` bytes
+    step: int = 0
 
 
 @dataclass
@@ -119,10 +121,10 @@ class NestText:
         self.order = order = Order(nest)
         self.size = nest.bits // 8
         outs = [n for n, *_ in (*nest.stores, *nest.partial, *nest.sums)] + nest.checks
+        outs += [a.index for _, a, _ in nest.partial if a.index >= 0]
+        plain = {n for n, a in nest.loads.items() if a.index < 0}
         self.code = [
-            n
-            for n in g.reach(outs, nest.loads)
-            if n not in nest.loads and g.op[n] not in ("in", "const", "bool")
+            n for n in g.reach(outs, plain) if n not in plain and g.op[n] not in ("in", "const", "bool")
         ]
         most = 128 // self.size if len(self.code) <= VECTOR_OPERATIONS else 64 // self.size
         self.W = min(most, 1 << (order.inner - 1).bit_length())
@@ -219,11 +221,13 @@ class NestText:
         b, W, nest = self.b, self.W, self.nest
         env, at = dict(self.fixed), dict(zip([*nest.loads], bases, strict=False))
         for node, a in nest.loads.items():
-            if self.order.stride(a, -1) == 0:
+            if self.order.stride(a, -1) == 0 and a.index < 0:
                 memory = self.elements(a)
                 env[node] = self.converted(memory.spread(memory.read_number(at[node])), a)
         stores = bases[len(nest.loads) :]
-        inner = [k for k, (_, a, _) in enumerate(nest.partial) if self.order.stride(a, -1) == 0]
+        inner = [
+            k for k, (_, a, _) in enumerate(nest.partial) if self.order.stride(a, -1) == 0 and a.index < 0
+        ]
         cells = {k: b.cell(b.c(STARTS[nest.partial[k][2]])) for k in inner}
         if type(columns) is int:
             full, rest = columns // W * W, columns % W
@@ -288,6 +292,54 @@ class NestText:
         else:
             memory.scatter(value, self.places_of(p, stride, j), mask or memory.truth(True))
 
+    def is_of_row(self, n: int) -> bool:
+        """Is a node the same at all elements of a row?"""
+        found = [self.nest.loads[m] for m in self.g.reach([n]) if m in self.nest.loads]
+        return all([self.order.stride(a, -1) == 0 for a in found])
+
+    def row_at(self, p: str, a: ArrayAccess, env: dict) -> str:
+        """Return the address of the row with an index that is the same at all its elements."""
+        b, at = self.b, self.value(a.index, env)
+        at = at if self.W == 1 else b(f"extractelement {b.T} {at}, i64 0")
+        return self.moved(p, a.step, b(f"fptosi {b.real} {at} to i64"))
+
+    def indexed(self, p: str, a: ArrayAccess, j: Any, env: dict) -> str:
+        """Return the addresses of a vector of elements at indices."""
+        b, stride = self.b, self.order.stride(a, -1)
+        i32 = b.vector("i32")
+        at = b(f"fptosi {b.T} {self.value(a.index, env)} to {i32}")
+        at = b(f"mul {i32} {at}, {b.splat('i32', str(a.step))}")
+        many = stride != 0 and self.W > 1
+        p = self.places_of(p, stride, j) if many else self.moved(p, stride, j)
+        return b(f"getelementptr i8, {b.vector('ptr') if many else 'ptr'} {p}, {i32} {at}")
+
+    def read_indexed(self, p: str, a: ArrayAccess, j: Any, mask: str, env: dict) -> str:
+        if self.is_of_row(a.index):
+            p = self.row_at(p, a, env)
+            if self.order.stride(a, -1):
+                return self.read(p, a, j, mask)
+            memory = self.elements(a)
+            return self.converted(memory.spread(memory.read_number(p)), a)
+        memory, at = self.elements(a), self.indexed(p, a, j, env)
+        x = memory.read(at) if self.W == 1 else memory.gather(at, mask or memory.truth(True))
+        return self.converted(x, a)
+
+    def add_indexed(self, x: str, p: str, a: ArrayAccess, j: Any, mask: str, env: dict) -> None:
+        """Add a vector of elements one by one, for indices may be equal. (Masked ones are zeros.)"""
+        if self.order.stride(a, -1) and self.is_of_row(a.index):
+            p = self.row_at(p, a, env)
+            self.write(self.b.add(self.read(p, a, j, mask), x), p, a, j, mask)
+            return
+        b, W, at = self.b, self.W, self.indexed(p, a, j, env)
+        one = b.with_lanes(1)
+        if mask:
+            first = b.spread_as("ptr", p)
+            at = b(f"select {b.B} {mask}, {b.vector('ptr')} {at}, {b.vector('ptr')} {first}")
+        for lane in range(W):
+            q = at if W == 1 else b(f"extractelement {b.vector('ptr')} {at}, i64 {lane}")
+            y = x if W == 1 else b(f"extractelement {b.T} {x}, i64 {lane}")
+            one.store(one.add(one.read(q), y), q)
+
     # --- elements ---
 
     def value(self, n: int, env: dict) -> str:
@@ -297,10 +349,12 @@ class NestText:
         """Write the work on one vector of elements."""
         b, nest, g, env = self.b, self.nest, self.g, dict(outer)
         for node, a in nest.loads.items():
-            if node not in env:
+            if node not in env and a.index < 0:
                 env[node] = self.read(at[node], a, j, mask)
         for n in self.code:
-            if n not in env:
+            if n in nest.loads:
+                env[n] = self.read_indexed(at[n], nest.loads[n], j, mask, env)
+            elif n not in env:
                 x = [self.value(k, env) for k in g.args[n]]
                 env[n] = elementary.emit_operation(b, g.op[n], *x, truths=g.boolean(g.args[n][-1]))
         for (n, a), p in zip(nest.stores, stores, strict=False):
@@ -310,7 +364,9 @@ class NestText:
             b.store(combine_code(b, how, b.read(slot), kept(self.value(n, env), how)), slot)
         for k, (n, a, how) in enumerate(nest.partial):
             x = kept(self.value(n, env), how)
-            if k in cells:
+            if a.index >= 0:
+                self.add_indexed(x, stores[len(nest.stores) + k], a, j, mask, env)
+            elif k in cells:
                 b.set(cells[k], combine_code(b, how, b.get(cells[k]), x))
             else:
                 p = stores[len(nest.stores) + k]

@@ -118,7 +118,24 @@ class RegionPiece:
         return True
 
 
-class RegionView:
+class Computed:
+    """A value of which each element is computed from elements of its operands. `gathered`: the operand that
+    is read at computed places."""
+
+    gathered: int | None = None
+
+    def sources(self) -> list:
+        raise NotImplementedError
+
+    def conditions(self, g: Any, x: list, n: int) -> list:
+        """What is to hold at each element; else the loops are of no use."""
+        return []
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        return [(k, operand_place(m, place, len(extents))) for k, m in self.sources()]
+
+
+class RegionView(Computed):
     """A value whose elements are those of others, or sums of two: of the first piece that holds them.
     `form`: the shape in which the operand is counted, which lies in C order, and with `turned` the value
     itself, where that is not their own."""
@@ -145,16 +162,6 @@ class RegionView:
         return [s for p in self.pieces for s in p.sources]
 
 
-class Computed:
-    """A value of which each element is computed from those at other places of its operands."""
-
-    def sources(self) -> list:
-        raise NotImplementedError
-
-    def needs(self, place: tuple, extents: tuple) -> list:
-        return [(k, operand_place(m, place, len(extents))) for k, m in self.sources()]
-
-
 class WrittenSum(Computed):
     """A sum over short axes, written out term by term."""
 
@@ -171,6 +178,9 @@ class WrittenSum(Computed):
             ]
             self.terms.append((k, tuple(m)))
         self.cost = len(self.terms)
+
+    def key(self) -> tuple:
+        return ("sum",)
 
     def node(self, g: Any, x: list) -> int:
         out = x[0]

@@ -35,7 +35,7 @@ class Chunk:
 def tile_of(nest: Nest, operations: int) -> Tile | None:
     """Return a tile, if all sums add over the same leading axes and the cells are few. `operations`: of an
     element."""
-    if not nest.partial:
+    if not nest.partial or any([a.index >= 0 for a in nest.accesses]):
         return None
     dims = [d for d, n in enumerate(nest.extents) if n != 1]
     dims.sort(key=lambda d: -sum([abs(a.strides[d]) for a in nest.accesses]))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import F8
+from ...ops import sorting
 from ...ops.indexing.traced_indices import HOLE
 from ..costs import SORT_ELEMENTS, STABLE_SORT_ELEMENTS, WRITTEN_OUT_PRODUCTS
 from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, all_placed, chosen, placed, reduced, zeros
@@ -71,9 +72,12 @@ def check_ordered(*x: PlacedArray) -> None:
 
 def gathered(x: Any, at: PlacedArray, axis: int) -> PlacedArray:
     b, x = at.b, placed(at.b, x)
-    shape = [*x.shape]
-    shape[axis] = at.shape[axis]
-    to = b.temporary(*shape)
+    to = b.temporary(*at.shape)
+    shape = [*at.shape]
+    shape[axis] = x.shape[axis]
+    if any([n not in (1, m) for n, m in zip(x.shape, shape, strict=True)]):
+        raise NotPlaced("indices of another shape")
+    x = PlacedArray(b, np.broadcast_to(x.at, shape), x.kind)
     return by_indices(b, "gathered", to, x, at, axis, to)
 
 
@@ -105,9 +109,18 @@ def checked_index(at: PlacedArray, n: int) -> PlacedArray:
     return PlacedArray(b, to)
 
 
+def with_last_axis(x: PlacedArray, at: Any, axis: int, like: tuple) -> tuple:
+    """(x, at, the shape of the result), without axes of one element after this one."""
+    if not sorting.is_last(like, axis):
+        return x, at, like
+    x, at = [y.reshape(sorting.joined_axes(y.shape, axis)) for y in (x, at)]
+    return x, at, like[: axis + 1]
+
+
 def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> PlacedArray:
-    to = zeros(x.b, *like)
-    return by_indices(x.b, "scattered", to, x, at, axis, x.at)
+    x, at, lines = with_last_axis(x, at, axis, like)
+    to = zeros(x.b, *lines)
+    return by_indices(x.b, "scattered", to, x, at, axis, x.at).reshape(*like)
 
 
 def by_indices(
@@ -130,9 +143,10 @@ def added_in_turn(x: PlacedArray, at: Any, shape: tuple) -> PlacedArray:
 
 
 def added_at(x: PlacedArray, at: Any, axis: int, like: tuple) -> PlacedArray:
+    x, at, lines = with_last_axis(x, at, axis, like)
     where = [*np.ogrid[tuple([slice(n) for n in at.shape])]]
     where[axis] = at
-    return added_in_turn(x, tuple(where), like)
+    return added_in_turn(x, tuple(where), lines).reshape(*like)
 
 
 ORDERS: dict = {
