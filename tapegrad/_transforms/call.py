@@ -466,14 +466,15 @@ def run_forward(
     lift: Any = None,
     has_aux: bool = False,
 ) -> AnyTuple:
-    """Run f at `args` in forward mode. Return the output tree, pairs (value, tangent or None) of its leaves,
-    and the auxiliary output.
+    """Run f at `args` in forward mode. Return its value, the tangent, and the auxiliary output or None.
 
     `tangents`: one for each of the arguments `nums`."""
     if not isinstance(args, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
     if len(nums) != len(tangents):
         raise ArgumentError(f"{call}: {len(nums)} primals but {len(tangents)} tangents")
+    if OPEN.inside is not None:
+        return OPEN.inside.run_forward(call, f, args, nums, tangents, lift, has_aux)  # type: ignore[no-any-return]
     dual = Dual()
     inputs = Inputs(call, nums, tuple(args))
     flat = [
@@ -500,7 +501,8 @@ def run_forward(
         run_once(f, dual, inputs, inputs.enter(watch), {}, read, lift).finish()
         if dual.searches:
             tell_searches(dual, max)
-    return tuple(found)
+    y, pairs, aux = found
+    return (*value_and_tangent(y, pairs), plain_tree(aux) if has_aux else None)
 
 
 def with_auxiliary(call: str, f: AnyFunction, y: Any) -> AnyTuple:
@@ -510,7 +512,7 @@ def with_auxiliary(call: str, f: AnyFunction, y: Any) -> AnyTuple:
     return y
 
 
-def value_and_tangent(tree: Any, pairs: AnyList, _: Any = None) -> AnyTuple:
+def value_and_tangent(tree: Any, pairs: AnyList) -> AnyTuple:
     values, slopes = iter(pairs), iter(pairs)
     value = tree_map(lambda _: value_out(next(values)[0]), tree)
 

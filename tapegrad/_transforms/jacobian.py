@@ -9,7 +9,7 @@ from .._core import reverse
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import layout_of, watched
-from .._core.scope import scope_block
+from .._core.scope import OPEN, scope_block
 from .._core.trees import Const, describe_tree, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyTuple, Array, Node, Number
 from .._core.variable import Variable
@@ -148,6 +148,9 @@ def _jacobian(
     has_aux: Any,
     lift: Any = None,
 ) -> Any:
+    if OPEN.inside is not None:
+        mode = mode if lift is None else "forward"
+        return OPEN.inside.jacobian(call, f, argnums, args, kwargs, mode, has_aux, lift)
     with scope_block():
         r = RecordedCall(call, f, argnums, args, kwargs, has_aux, lift)
         found = jacobian_of(call, f, r, mode, holomorphic)

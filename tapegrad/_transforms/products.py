@@ -19,7 +19,6 @@ from .call import (
     lowered_leaf,
     plain_tree,
     run_forward,
-    value_and_tangent,
 )
 from .many_directions import IN_TURN, few_or_many, swept_at_once
 from .transform import A, X, Y, Z
@@ -90,14 +89,13 @@ def vjp(
     >>> pullback(np.array([1.0, 10.0]))
     array([ 2., 60.])
     """
-    inside = OPEN.inside
-    if inside is not None:
-        return inside.vjp(f, *primals, argnums=argnums, has_aux=has_aux)  # type: ignore[no-any-return]
     call = f"vjp({user_name(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
+    nums = all_positions("vjp", argnums, primals)
+    if OPEN.inside is not None:
+        return OPEN.inside.vjp(call, f, nums, primals, has_aux)  # type: ignore[no-any-return]
     with scope_block():
-        nums = all_positions("vjp", argnums, primals)
         r = RecordedCall(call, f, nums, primals, {}, has_aux, swept=False)
         value = r.value()
         r.shadow.release(r.tape.records)
@@ -181,9 +179,6 @@ def jvp(
     >>> tg.jvp(np.sin, (np.float64(0.0),), (2.0,))
     (np.float64(0.0), np.float64(2.0))
     """
-    inside = OPEN.inside
-    if inside is not None:
-        return inside.jvp(f, primals, tangents, argnums, has_aux)  # type: ignore[no-any-return]
     call = f"jvp({user_name(f)})"
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
@@ -191,9 +186,8 @@ def jvp(
         nums = tuple(range(len(primals)))
     else:
         nums = positions(call, checked_argnums("jvp", argnums), len(primals))
-    y, pairs, aux = run_forward(call, f, tuple(primals), nums, tangents, has_aux=has_aux)
-    both = value_and_tangent(y, pairs)
-    return (*both, plain_tree(aux)) if has_aux else both
+    found = run_forward(call, f, tuple(primals), nums, tangents, has_aux=has_aux)
+    return found if has_aux else found[:2]
 
 
 FORWARD_BYTES = 1 << 23  # bytes of all directions that are pushed forward in one run
@@ -206,7 +200,7 @@ def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
     if count > IN_TURN and count * x.nbytes <= FORWARD_BYTES:
 
         def pushed(given: Any) -> Any:
-            return {0: value_and_tangent(*run_forward(call, f, (x, *args), (0,), (given[0],)))[1]}
+            return {0: run_forward(call, f, (x, *args), (0,), (given[0],))[1]}
 
         found = swept_at_once(call, pushed, [V], count, count)
         if found is not None:

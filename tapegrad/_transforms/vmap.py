@@ -103,6 +103,8 @@ def vmap(
 
 def _vmap(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     in_axes, out_axes, chunk = settings
+    if OPEN.inside is not None:
+        raise ArgumentError(f"{call}: a kernel is a function of one sample; map it by tapegrad.kernels.map")
     axes = axes_of_arguments(call, in_axes, args)
     count = sample_count(call, args, axes)
     if chunk is None or count <= chunk:

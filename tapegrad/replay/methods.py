@@ -6,7 +6,7 @@ from typing import Any
 from .._core.scope import scope_block
 from .._transforms.arguments import user_name
 from .._transforms.call import RecordedCall as Swept
-from .._transforms.call import cast_to_primal, leaves_like, run_forward, value_and_tangent
+from .._transforms.call import cast_to_primal, leaves_like, run_forward
 from .._transforms.gradient import grad, value_and_grad
 from .._transforms.hessian_products import hmp, hvp, value_grad_hvp
 from .._transforms.jacobian import hessian, jacobian
@@ -18,9 +18,7 @@ def value_form(f: Callable, argnums: Any) -> Callable:
 
 
 def _jvp(f: Callable, argnums: Any) -> Callable:
-    return lambda x, v, *args: value_and_tangent(
-        *run_forward(f"jvp({user_name(f)})", f, (x, *args), (0,), (v,))
-    )
+    return lambda x, v, *args: run_forward(f"jvp({user_name(f)})", f, (x, *args), (0,), (v,))[:2]
 
 
 def _vjp(f: Callable, argnums: Any) -> Callable:

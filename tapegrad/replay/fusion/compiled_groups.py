@@ -311,13 +311,7 @@ class GroupCode:
             return node
         _, _, strides, dtype, _ = self.shown[a]
         strides = packed(form, dtype.itemsize) if form else strides
-        first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
-        steps = tuple(
-            [
-                sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)])
-                for d in range(len(nest.extents))
-            ]
-        )
+        first, steps = nest.in_memory(place, strides)
         access = ArrayAccess(self.table[a], first, steps, dtype == BOOL, whole_bits(dtype))
         node = self.g.input("y", 0, (access.pointer, first, steps))
         node = self.g.raw("ne", node, self.g.zero) if access.truth else node
