@@ -31,7 +31,7 @@ from .call import (
     value_out,
 )
 from .jacobian import Mode, check_mode, jacobian_of
-from .linearize import Products, RetainedRecord, SecondOrder
+from .linearize import Products, RetainedRecord, SecondOrder, leaves_by_number
 
 Y = TypeVar("Y")
 
@@ -265,8 +265,8 @@ class Tape:
         """
         r = TapeCall("tape.jvp(y, x, v)", self, y, x)
         tangents = r.cast("tape.jvp", "tangent", v, x, list(r.watched.values()))
-        each = iter(Products(r).forward(dict(zip(r.watched, tangents, strict=True))))
-        return tree_map(lambda _: next(each), y)  # type: ignore[no-any-return]
+        found = Products(r).forward(dict(zip(r.watched, tangents, strict=True)))
+        return leaves_by_number(found, y)  # type: ignore[no-any-return]
 
     def jacobian(self, y: Any, x: Any, mode: Mode = "auto", holomorphic: bool = False) -> Any:
         """Compute the Jacobian of y with respect to x, of shape y.shape + x.shape; see `tapegrad.jacobian`.

@@ -17,6 +17,7 @@ import numpy as np
 from ..._core.errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from ..._core.trees import Const, is_node, leaves, tree_map
 from ..._transforms.arguments import positions
+from ..._transforms.call import with_auxiliary
 from ..._transforms.hessian_products import value_grad_hvp
 from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
 from ..graph.program import nested_loops
@@ -65,11 +66,7 @@ class TracedRun:
         self.trees = [args[n] for n in self.chosen]
         before = [(region.loops, len(region.loops)) for region in tracer.regions]
         self.out = tracer.derivatives.called(f, given, kwargs)
-        self.aux = None
-        if has_aux:
-            if not (isinstance(self.out, tuple) and len(self.out) == 2):
-                raise ArgumentError(f"{call}: with has_aux=True the function returns a pair (value, aux)")
-            self.out, self.aux = self.out
+        self.out, self.aux = with_auxiliary(call, f, self.out) if has_aux else (self.out, None)
         self.all = [m for group in self.marked for m in group if m is not None]
         self.marks = {mark for m in self.all for mark in m.marks}
         self.back = {mark: i for m in self.all for mark, i in zip(m.marks, m.nodes, strict=True)}
