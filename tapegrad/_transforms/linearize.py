@@ -14,7 +14,7 @@ from .._core.trees import tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from ..ops.linalg.degenerate_spectra import free_of_gauge
 from ..ops.shaping import transpose
-from .arguments import all_positions, numpy_number, user_name
+from .arguments import all_positions, is_active, numpy_number, user_name
 from .call import (
     RecordedCall,
     cast_to_primal,
@@ -54,16 +54,16 @@ class Products:
         found = {}
         for k, (y, w) in ws.items():
             t = G[w._slot] if w._slot < len(G) else None
-            found[k] = derivative_out(t if t is None else free_of_gauge(y, t), numpy_number(y))
+            found[k] = derivative_out(t if t is None else free_of_gauge(y, t), y)
         return found
 
     def transposed(self) -> "Products":
         """Record w -> J^H w."""
         tape = watched(reverse.Tape())
         ws = {
-            k: (y, tape.watch(constant_like(numpy_number(y), 0)))
-            for k, (y, _) in enumerate(self.recorded.low)
-            if is_differentiable(layout_of(y))
+            k: (y, tape.watch(constant_like(y, 0)))
+            for k, y in enumerate([numpy_number(y) for y, _ in self.recorded.low])
+            if is_active(y)
         }
         pulled = self.recorded.pull([ws.get(k, (None, None))[1] for k in range(len(self.recorded.low))])
         slots = {
