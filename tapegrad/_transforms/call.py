@@ -317,6 +317,11 @@ class RecordedCall:
         members = iter(self.low)
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
+    def cotangents(self, call: str, w: Any, what: str = "cotangent") -> AnyList:
+        """One cotangent, or None, for each leaf of the output."""
+        active = [y if s is not None else None for y, s in self.low]
+        return cast_leaves(call, what, leaves_like(call, what, w, self.tree), active)
+
     def gradient(self, cotangents: AnyList) -> AnyDict:
         """The gradient by key, as results for the caller, for one cotangent (or None) of each output leaf."""
         found, plain, watched = self.pull(cotangents), not OPEN.depth, self.inputs.watched
@@ -388,6 +393,14 @@ def check_scalar(call: str, f: AnyFunction, y: Any) -> None:
         return
     if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
         raise scalar_error(call, f, y)
+
+
+def cast_leaves(call: str, what: str, given: AnyList, primals: AnyList) -> AnyList:
+    """One tangent or cotangent, or None, for each primal, or None."""
+    return [
+        None if w is None or y is None else cast_to_primal(call, what, w, y)
+        for w, y in zip(given, primals, strict=True)
+    ]
 
 
 def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:

@@ -17,7 +17,7 @@ from ..ops.shaping import transpose
 from .arguments import all_positions, is_active, numpy_number, user_name
 from .call import (
     RecordedCall,
-    cast_to_primal,
+    cast_leaves,
     constant_like,
     derivative_out,
     leaves_like,
@@ -272,12 +272,8 @@ class LinearMap(Generic[Y]):
                 raise ArgumentError(
                     f"{self!r}: give one cotangent, in the tree of the value; got {len(given)}"
                 )
-            ws = leaves_like(repr(self), "cotangent", given[0], r.tree)
-            return inputs.results(  # type: ignore[no-any-return]
-                self.products.backward(
-                    self.checked("cotangent", ws, [y if s is not None else None for y, s in r.low])
-                )
-            )
+            ws = r.cotangents(repr(self), given[0])
+            return inputs.results(self.products.backward(ws))  # type: ignore[no-any-return]
         if len(given) != len(inputs.nums):
             raise ArgumentError(
                 f"{self!r}: give one tangent for each of the {len(inputs.nums)} primals; got {len(given)}"
@@ -288,16 +284,10 @@ class LinearMap(Generic[Y]):
             for t in leaves_like(repr(self), "tangent", v, inputs.args[n])
         ]
         watched = [inputs.watched.get(key) for key in range(len(flat))]
-        tangents = dict(enumerate(self.checked("tangent", flat, watched)))
+        tangents = dict(enumerate(cast_leaves(repr(self), "tangent", flat, watched)))
         return leaves_by_number(  # type: ignore[no-any-return]
             self.products.forward({key: tangents[key] for key in inputs.watched}), r.tree
         )  # type: ignore[no-any-return]
-
-    def checked(self, what: str, given: AnyList, primals: AnyList) -> AnyList:
-        return [
-            None if v is None or p is None else cast_to_primal(repr(self), what, v, p)
-            for v, p in zip(given, primals, strict=True)
-        ]
 
     def __repr__(self) -> str:
         return self.name if self.forward else f"{self.name}.T"

@@ -3,24 +3,17 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, Literal, overload
 
-from .._core import reverse
 from .._core.errors import ArgumentError
-from .._core.primitive import watched
 from .._core.scope import OPEN, scope_block
 from .._core.typing import AnyFunction, AnyTuple
 from ..ops.declare import shape
-from .arguments import all_positions, checked_argnums, numpy_number, positions, user_name
+from .arguments import all_positions, checked_argnums, positions, user_name
 from .call import (
     RecordedCall,
     cast_to_primal,
-    constant_like,
-    derivative_out,
-    leaves_like,
-    lowered_leaf,
     plain_tree,
     run_forward,
 )
-from .linearize import Products
 from .many_directions import IN_TURN, few_or_many, swept_at_once
 from .transform import A, X, Y, Z
 
@@ -103,12 +96,7 @@ def vjp(
         r.shadow.finish()
 
     def pullback(w: Any) -> Any:
-        ws = leaves_like("pullback", "cotangent", w, r.tree)
-        gs = [
-            None if s is None or c is None else cast_to_primal("pullback", "cotangent", c, y)
-            for c, (y, s) in zip(ws, r.low, strict=True)
-        ]
-        return r.inputs.results(r.gradient(gs))
+        return r.inputs.results(r.gradient(r.cotangents("pullback", w)))
 
     return (value, pullback, plain_tree(r.aux)) if has_aux else (value, pullback)
 
@@ -206,39 +194,6 @@ def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
         found = swept_at_once(call, pushed, [V], count, count)
         if found is not None:
             return found[0]
-    with scope_block():
-        r = RecordedCall(call, f, 0, (x, *args), {})
-        products = Products(r).transposed()
-        found = few_or_many(
-            call,
-            r,
-            lambda given: products.forward({0: cast_to_primal(call, "direction", given[0], x)}),
-            V,
-        )
-        products.release()
-        r.finish()
-    return found[0]
-    with scope_block():
-        r = RecordedCall(call, f, 0, (x, *args), {})
-        ((y, _),) = r.low
-        tape = watched(reverse.Tape())
-        w = tape.watch(constant_like(numpy_number(y), 0))
-        pulled = r.pull([w]).get(0)
-        slot = None if pulled is None else lowered_leaf(pulled, tape)[1]
-        tape.close()
-
-        def swept(given: Any) -> Any:
-            G = (
-                []
-                if slot is None
-                else reverse.pull(tape, [(slot, cast_to_primal(call, "direction", given[0], x))])
-            )
-            return {0: derivative_out(G[w._slot] if w._slot < len(G) else None, numpy_number(y))}
-
-        found = few_or_many(call, r, swept, V)
-        tape.release()
-        r.finish()
-    return found[0]
 
 
 def vmp(f: AnyFunction, x: Any, W: Any, args: AnyTuple = ()) -> Any:
