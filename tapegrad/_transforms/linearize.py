@@ -287,7 +287,7 @@ class LinearMap(Generic[Y]):
         tangents = dict(enumerate(cast_leaves(repr(self), "tangent", flat, watched)))
         return leaves_by_number(  # type: ignore[no-any-return]
             self.products.forward({key: tangents[key] for key in inputs.watched}), r.tree
-        )  # type: ignore[no-any-return]
+        )
 
     def __repr__(self) -> str:
         return self.name if self.forward else f"{self.name}.T"
