@@ -486,8 +486,9 @@ def run_forward(
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
     if len(nums) != len(tangents):
         raise ArgumentError(f"{call}: {len(nums)} primals but {len(tangents)} tangents")
-    if OPEN.inside is not None:
-        return OPEN.inside.run_forward(call, f, args, nums, tangents, lift, has_aux)  # type: ignore[no-any-return]
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.run_forward(call, f, args, nums, tangents, lift, has_aux)  # type: ignore
     dual = Dual()
     inputs = Inputs(call, nums, tuple(args))
     flat = [

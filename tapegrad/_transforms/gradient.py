@@ -120,8 +120,9 @@ def pulled_gradient(
 ) -> AnyTuple:
     """The value (None where it is not asked for), aux and the gradient."""
     argnums, has_aux = settings
-    if OPEN.inside is not None:
-        return OPEN.inside.pulled_gradient(call, f, argnums, args, kwargs, has_aux)  # type: ignore[no-any-return]
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.pulled_gradient(call, f, argnums, args, kwargs, has_aux)  # type: ignore
     with scope_block():
         r = RecordedCall(call, f, argnums, args, kwargs, has_aux)
         check_scalar(call, f, r.tree)

@@ -14,6 +14,7 @@ from .call import (
     plain_tree,
     run_forward,
 )
+from .linearize import Products
 from .many_directions import IN_TURN, few_or_many, swept_at_once
 from .transform import A, X, Y, Z
 
@@ -194,6 +195,18 @@ def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
         found = swept_at_once(call, pushed, [V], count, count)
         if found is not None:
             return found[0]
+    with scope_block():
+        r = RecordedCall(call, f, 0, (x, *args), {})
+        products = Products(r).transposed()
+        found = few_or_many(
+            call,
+            r,
+            lambda given: products.forward({0: cast_to_primal(call, "direction", given[0], x)}),
+            V,
+        )
+        products.release()
+        r.finish()
+    return found[0]
 
 
 def vmp(f: AnyFunction, x: Any, W: Any, args: AnyTuple = ()) -> Any:

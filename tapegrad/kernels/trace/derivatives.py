@@ -336,7 +336,8 @@ class Derivatives:
 
     def hmp(self, f: Any, x: Any, V: Any, args: tuple, argnums: Any, has_aux: bool) -> Any:
         rows = [tree_map(lambda v, k=k: v[k], V) for k in range(len(leaves(V)[0]))]
-        found = [value_grad_hvp(f, x, v, args, argnums, has_aux)[2:] for v in rows]  # type: ignore[call-overload]
+        product: Any = value_grad_hvp
+        found = [product(f, x, v, args, argnums, has_aux)[2:] for v in rows]
         products = tree_map(lambda *each: np.stack(each), *[hv for hv, *_ in found])
         return (products, found[0][1]) if has_aux else products
 

@@ -59,7 +59,7 @@ class Nest:
         return [*self.loads.values(), *[a for _, a in self.stores], *[a for _, a, _ in self.partial]]
 
     def in_memory(self, place: tuple, strides: tuple) -> tuple:
-        """(the first element, the steps along the axes of the nest) of a place in an array of such strides."""
+        """(first element, steps along the axes of the nest) of a place in an array of such strides."""
         axes = list(zip(place, strides, strict=True))
         steps = [sum([own[d] * s for (_, own), s in axes]) for d in range(len(self.extents))]
         return sum([start * s for (start, _), s in axes]), tuple(steps)
