@@ -31,7 +31,7 @@ from ._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Shape
 from ._transforms.arguments import user_name, where_of
 from ._transforms.call import RecordedCall, cast_to_primal, leaves_like
 from ._transforms.gradient import value_and_gradient_body
-from ._transforms.linearize import Products, record_linear
+from ._transforms.linearize import Products, leaves_by_number, record_linear
 from ._transforms.many_directions import for_each, largest_cotangent, swept_at_once
 from ._transforms.transform import lift_of
 from .ops.declare import dtype, shape
@@ -259,9 +259,7 @@ class Point:
 
     def forward(self, parts: AnyList) -> AnyDict:
         """By leaf of the output, J of one part (or None) for each leaf of x."""
-        return dict(
-            enumerate(self.products.forward(dict(zip(self.recorded.inputs.watched, parts, strict=True))))
-        )
+        return self.products.forward(dict(zip(self.recorded.inputs.watched, parts, strict=True)))
 
     def backward(self, parts: AnyList) -> AnyDict:
         """By leaf of x, J^H of one part (or None) for each leaf of the output."""
@@ -289,8 +287,7 @@ class Point:
         ]
 
     def like_value(self, found: AnyDict) -> Any:
-        numbers = iter(range(len(self.recorded.low)))
-        return tree_map(lambda _: found[next(numbers)], self.recorded.tree)
+        return leaves_by_number(found, self.recorded.tree)
 
     def like_x(self, found: AnyDict) -> Any:
         return self.recorded.inputs.results(found)

@@ -219,6 +219,24 @@ class Inputs:
             self.fresh.append(new)
         return new
 
+    def replaced(self, new: AnyFunction, shared: Collection[int]) -> AnyList:
+        """The arguments for f: `new(x)` in place of each leaf x, and `Const` removed.  `shared`: the ids of
+        those that share memory."""
+        aliased, out = {}, []
+        for a in self.args:
+            members = []
+            for x in leaves(a):
+                v = new(x)
+                if v is not x and is_array(x):
+                    self.given.append((x, v))
+                    if id(x) in shared:
+                        aliased[id(v)] = v
+                members.append(v)
+            out.append(a.value if isinstance(a, Const) else self.rebuilt(a, members))
+        if aliased:
+            OPEN.aliased = {**self.outer, **aliased}
+        return out
+
     def enter(self, watch: AnyFunction) -> AnyList:
         """The arguments for f: `watch(key, value)` in place of each active leaf, and `Const` removed."""
         if (

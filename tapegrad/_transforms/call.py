@@ -317,6 +317,11 @@ class RecordedCall:
         members = iter(self.low)
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
+    def cotangents(self, call: str, w: Any, what: str = "cotangent") -> AnyList:
+        """One cotangent, or None, for each leaf of the output."""
+        active = [y if s is not None else None for y, s in self.low]
+        return cast_leaves(call, what, leaves_like(call, what, w, self.tree), active)
+
     def gradient(self, cotangents: AnyList) -> AnyDict:
         """The gradient by key, as results for the caller, for one cotangent (or None) of each output leaf."""
         found, plain, watched = self.pull(cotangents), not OPEN.depth, self.inputs.watched
@@ -388,6 +393,14 @@ def check_scalar(call: str, f: AnyFunction, y: Any) -> None:
         return
     if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
         raise scalar_error(call, f, y)
+
+
+def cast_leaves(call: str, what: str, given: AnyList, primals: AnyList) -> AnyList:
+    """One tangent or cotangent, or None, for each primal, or None."""
+    return [
+        None if w is None or y is None else cast_to_primal(call, what, w, y)
+        for w, y in zip(given, primals, strict=True)
+    ]
 
 
 def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
@@ -466,14 +479,16 @@ def run_forward(
     lift: Any = None,
     has_aux: bool = False,
 ) -> AnyTuple:
-    """Run f at `args` in forward mode. Return the output tree, pairs (value, tangent or None) of its leaves,
-    and the auxiliary output.
+    """Run f at `args` in forward mode. Return its value, the tangent, and the auxiliary output or None.
 
     `tangents`: one for each of the arguments `nums`."""
     if not isinstance(args, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
     if len(nums) != len(tangents):
         raise ArgumentError(f"{call}: {len(nums)} primals but {len(tangents)} tangents")
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.run_forward(call, f, args, nums, tangents, lift, has_aux)  # type: ignore
     dual = Dual()
     inputs = Inputs(call, nums, tuple(args))
     flat = [
@@ -500,7 +515,8 @@ def run_forward(
         run_once(f, dual, inputs, inputs.enter(watch), {}, read, lift).finish()
         if dual.searches:
             tell_searches(dual, max)
-    return tuple(found)
+    y, pairs, aux = found
+    return (*value_and_tangent(y, pairs), plain_tree(aux) if has_aux else None)
 
 
 def with_auxiliary(call: str, f: AnyFunction, y: Any) -> AnyTuple:
@@ -510,7 +526,7 @@ def with_auxiliary(call: str, f: AnyFunction, y: Any) -> AnyTuple:
     return y
 
 
-def value_and_tangent(tree: Any, pairs: AnyList, _: Any = None) -> AnyTuple:
+def value_and_tangent(tree: Any, pairs: AnyList) -> AnyTuple:
     values, slopes = iter(pairs), iter(pairs)
     value = tree_map(lambda _: value_out(next(values)[0]), tree)
 

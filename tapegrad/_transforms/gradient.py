@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, Literal, overload
 
-from .._core.scope import scope_block
+from .._core.scope import OPEN, scope_block
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyTuple
 from .arguments import checked_argnums
@@ -120,6 +120,9 @@ def pulled_gradient(
 ) -> AnyTuple:
     """The value (None where it is not asked for), aux and the gradient."""
     argnums, has_aux = settings
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.pulled_gradient(call, f, argnums, args, kwargs, has_aux)  # type: ignore
     with scope_block():
         r = RecordedCall(call, f, argnums, args, kwargs, has_aux)
         check_scalar(call, f, r.tree)

@@ -9,7 +9,7 @@ from .._core.trees import describe_tree
 from .._core.typing import AnyDict, AnyFunction, AnyTuple
 from ..ops.declare import shape
 from .arguments import checked_argnums, user_name
-from .call import RecordedCall, cast_to_primal, leaves_like, plain_tree, run_forward, value_and_tangent
+from .call import RecordedCall, cast_to_primal, leaves_like, plain_tree, run_forward
 from .gradient import gradient_body, pulled_gradient
 from .many_directions import empty_rows, for_each
 from .transform import A, X, Y, lift_of, placed_arguments
@@ -94,17 +94,13 @@ def _value_grad_hvp(
     name: str, f: AnyFunction, x: Any, v: Any, args: AnyTuple, argnums: int | AnyTuple, has_aux: bool
 ) -> AnyTuple:
     """`name`: what the user called."""
-    inside = OPEN.inside
-    if inside is not None:
-        return inside.value_grad_hvp(f, x, v, args, argnums, has_aux)  # type: ignore[no-any-return]
     call = f"{name}({user_name(f)})"
     argnums = checked_argnums(name, argnums)
     given, nums = placed_arguments(call, argnums, x, args)
     ways = v if isinstance(argnums, tuple) else (v,)
     lift = lift_of(call, _value_grad_aux, f, given, argnums, has_aux)
-    y, pairs, aux = run_forward(call, f, given, nums, ways, lift, has_aux)
-    (value, gradient), (_, hv) = value_and_tangent(y, pairs)
-    return (value, gradient, hv, plain_tree(aux)) if has_aux else (value, gradient, hv)
+    (value, gradient), (_, hv), aux = run_forward(call, f, given, nums, ways, lift, has_aux)
+    return (value, gradient, hv, aux) if has_aux else (value, gradient, hv)
 
 
 def _value_grad_aux(
@@ -254,9 +250,8 @@ def hmp(
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
-    inside = OPEN.inside
-    if inside is not None:
-        return inside.hmp(f, x, V, args, argnums, has_aux)
+    if OPEN.inside is not None:
+        return OPEN.inside.hmp(f, x, V, args, argnums, has_aux)
     call = f"hmp({user_name(f)})"
     argnums = checked_argnums("hmp", argnums)
     given, _ = placed_arguments(call, argnums, x, args)

@@ -5,19 +5,19 @@ from typing import Any, Concatenate, Literal, TypeAlias, overload
 
 import numpy as np
 
-from .._core import reverse
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError
-from .._core.primitive import layout_of, watched
-from .._core.scope import scope_block
+from .._core.primitive import layout_of
+from .._core.scope import OPEN, scope_block
 from .._core.trees import Const, describe_tree, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyTuple, Array, Node, Number
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
 from .arguments import checked_argnums, numpy_number, user_name, where_of
-from .call import RecordedCall, constant_like, derivative_out, lowered_leaf, plain_tree
+from .call import RecordedCall, plain_tree
 from .gradient import gradient_body
+from .linearize import Products
 from .many_directions import basis, for_each
 from .transform import A, N, P, Transform, V, X, Z, lift_of
 
@@ -148,6 +148,9 @@ def _jacobian(
     has_aux: Any,
     lift: Any = None,
 ) -> Any:
+    if OPEN.inside is not None:
+        mode = mode if lift is None else "forward"
+        return OPEN.inside.jacobian(call, f, argnums, args, kwargs, mode, has_aux, lift)
     with scope_block():
         r = RecordedCall(call, f, argnums, args, kwargs, has_aux, lift)
         found = jacobian_of(call, f, r, mode, holomorphic)
@@ -224,35 +227,19 @@ def unshared_result(a: Any) -> Any:
 
 
 def _columns(r: RecordedCall) -> AnyDict:
-    """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in
-    w) and pulled back, which gives J v without running f again."""
-    tape = watched(reverse.Tape())
-    ws = [None if y is None else tape.watch(constant_like(numpy_number(y), 0)) for y, _ in r.low]
-    pulled = r.pull(ws)
-    outputs = {
-        key: (None, None) if pulled.get(key) is None else lowered_leaf(pulled[key], tape)
-        for key in r.inputs.watched
-    }
-    tape.close()
-    blocks = {}
+    """Blocks by one sweep for each input element."""
+    blocks, products = {}, Products(r).transposed()
     for key, x in r.inputs.watched.items():
-        _, slot = outputs[key]
 
-        def swept(given: Any, slot: Any = slot) -> Any:
-            G = [] if slot is None else reverse.pull(tape, [(slot, given[0])])
-            found = {}
-            for k, (y, _) in enumerate(r.low):
-                if (w := ws[k]) is not None:
-                    s = w._slot
-                    found[k] = derivative_out(G[s] if s < len(G) else None, numpy_number(y))
-            return found
+        def swept(given: Any, key: Any = key) -> Any:
+            return products.forward({key: given[0]})
 
         units = basis(x)
         columns = for_each("jacobian", r, swept, [units]) if len(units) else {}
         for k, (y, _) in enumerate(r.low):
             if y is None:
                 continue
-            if not len(units):
+            if k not in columns:
                 blocks[k, key] = xp_of(layout_of(x)).zeros(shape(y) + shape(x), dtype(x))
             elif shape(x) == ():
                 blocks[k, key] = columns[k][0]
@@ -263,7 +250,7 @@ def _columns(r: RecordedCall) -> AnyDict:
                 if xp(x) is np and xp(block) is not np:  # as a gradient, it lies where the argument does
                     block = shaping.copy_to_host(block)
                 blocks[k, key] = unshared_result(block)
-    tape.release()
+    products.release()
     return blocks
 
 

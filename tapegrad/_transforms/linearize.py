@@ -1,5 +1,6 @@
 """A function recorded at one point: products with its Jacobian and with the transpose, f not run again."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar, overload
 
@@ -13,10 +14,10 @@ from .._core.trees import tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from ..ops.linalg.degenerate_spectra import free_of_gauge
 from ..ops.shaping import transpose
-from .arguments import all_positions, numpy_number, user_name
+from .arguments import all_positions, is_active, numpy_number, user_name
 from .call import (
     RecordedCall,
-    cast_to_primal,
+    cast_leaves,
     constant_like,
     derivative_out,
     leaves_like,
@@ -42,36 +43,46 @@ class Products:
         """By key of the arguments, J^H w; one cotangent, or None, for each leaf of the output."""
         return self.recorded.gradient(cotangents)
 
-    def forward(self, tangents: AnyDict) -> AnyList:
-        """For each leaf of the output J v (None where it has no derivative), v being one tangent, or None,
-        for each key."""
+    def forward(self, tangents: AnyDict) -> AnyDict:
+        """By number of the leaf of the output, if it has a derivative, J v; v is one tangent, or None, for
+        each key."""
         if self.again is None:
-            self.again = self.transposed()
+            self.transposed()
         tape, ws, slots = self.again
         seeds = [(slots[key], t) for key, t in tangents.items() if t is not None and slots[key] is not None]
         G = reverse.pull(tape, seeds) if seeds else []
-        found: AnyList = []
-        for (y, _), w in zip(self.recorded.low, ws, strict=True):
-            if w is None:
-                found.append(None)
-                continue
+        found = {}
+        for k, (y, w) in ws.items():
             t = G[w._slot] if w._slot < len(G) else None
-            found.append(derivative_out(t if t is None else free_of_gauge(y, t), numpy_number(y)))
+            found[k] = derivative_out(t if t is None else free_of_gauge(y, t), y)
         return found
 
-    def transposed(self) -> AnyTuple:
+    def transposed(self) -> "Products":
+        """Record w -> J^H w."""
         tape = watched(reverse.Tape())
-        ws = [
-            tape.watch(constant_like(numpy_number(y), 0)) if is_differentiable(layout_of(y)) else None
-            for y, _ in self.recorded.low
-        ]
-        pulled = self.recorded.pull(ws)
+        ws = {
+            k: (y, tape.watch(constant_like(y, 0)))
+            for k, y in enumerate([numpy_number(y) for y, _ in self.recorded.low])
+            if is_active(y)
+        }
+        pulled = self.recorded.pull([ws.get(k, (None, None))[1] for k in range(len(self.recorded.low))])
         slots = {
             key: None if pulled.get(key) is None else lowered_leaf(pulled[key], tape)[1]
             for key in self.recorded.inputs.watched
         }
         tape.close()
-        return tape, ws, slots
+        self.again = tape, ws, slots
+        return self
+
+    def release(self) -> None:
+        """Drop the records of w -> J^H w."""
+        self.again[0].release()
+
+
+def leaves_by_number(found: AnyDict, tree: Any) -> Any:
+    """The tree with `found[k]` in the place of leaf k, or None."""
+    numbers = itertools.count()
+    return tree_map(lambda _: found.get(next(numbers)), tree)
 
 
 class RetainedRecord:
@@ -261,12 +272,8 @@ class LinearMap(Generic[Y]):
                 raise ArgumentError(
                     f"{self!r}: give one cotangent, in the tree of the value; got {len(given)}"
                 )
-            ws = leaves_like(repr(self), "cotangent", given[0], r.tree)
-            return inputs.results(  # type: ignore[no-any-return]
-                self.products.backward(
-                    self.checked("cotangent", ws, [y if s is not None else None for y, s in r.low])
-                )
-            )
+            ws = r.cotangents(repr(self), given[0])
+            return inputs.results(self.products.backward(ws))  # type: ignore[no-any-return]
         if len(given) != len(inputs.nums):
             raise ArgumentError(
                 f"{self!r}: give one tangent for each of the {len(inputs.nums)} primals; got {len(given)}"
@@ -277,15 +284,10 @@ class LinearMap(Generic[Y]):
             for t in leaves_like(repr(self), "tangent", v, inputs.args[n])
         ]
         watched = [inputs.watched.get(key) for key in range(len(flat))]
-        tangents = dict(enumerate(self.checked("tangent", flat, watched)))
-        each = iter(self.products.forward({key: tangents[key] for key in inputs.watched}))
-        return tree_map(lambda _: next(each), r.tree)  # type: ignore[no-any-return]
-
-    def checked(self, what: str, given: AnyList, primals: AnyList) -> AnyList:
-        return [
-            None if v is None or p is None else cast_to_primal(repr(self), what, v, p)
-            for v, p in zip(given, primals, strict=True)
-        ]
+        tangents = dict(enumerate(cast_leaves(repr(self), "tangent", flat, watched)))
+        return leaves_by_number(  # type: ignore[no-any-return]
+            self.products.forward({key: tangents[key] for key in inputs.watched}), r.tree
+        )
 
     def __repr__(self) -> str:
         return self.name if self.forward else f"{self.name}.T"

@@ -3,24 +3,18 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, Literal, overload
 
-from .._core import reverse
 from .._core.errors import ArgumentError
-from .._core.primitive import watched
 from .._core.scope import OPEN, scope_block
 from .._core.typing import AnyFunction, AnyTuple
 from ..ops.declare import shape
-from .arguments import all_positions, checked_argnums, numpy_number, positions, user_name
+from .arguments import all_positions, checked_argnums, positions, user_name
 from .call import (
     RecordedCall,
     cast_to_primal,
-    constant_like,
-    derivative_out,
-    leaves_like,
-    lowered_leaf,
     plain_tree,
     run_forward,
-    value_and_tangent,
 )
+from .linearize import Products
 from .many_directions import IN_TURN, few_or_many, swept_at_once
 from .transform import A, X, Y, Z
 
@@ -90,26 +84,20 @@ def vjp(
     >>> pullback(np.array([1.0, 10.0]))
     array([ 2., 60.])
     """
-    inside = OPEN.inside
-    if inside is not None:
-        return inside.vjp(f, *primals, argnums=argnums, has_aux=has_aux)  # type: ignore[no-any-return]
     call = f"vjp({user_name(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
+    nums = all_positions("vjp", argnums, primals)
+    if OPEN.inside is not None:
+        return OPEN.inside.vjp(call, f, nums, primals, has_aux)  # type: ignore[no-any-return]
     with scope_block():
-        nums = all_positions("vjp", argnums, primals)
         r = RecordedCall(call, f, nums, primals, {}, has_aux, swept=False)
         value = r.value()
         r.shadow.release(r.tape.records)
         r.shadow.finish()
 
     def pullback(w: Any) -> Any:
-        ws = leaves_like("pullback", "cotangent", w, r.tree)
-        gs = [
-            None if s is None or c is None else cast_to_primal("pullback", "cotangent", c, y)
-            for c, (y, s) in zip(ws, r.low, strict=True)
-        ]
-        return r.inputs.results(r.gradient(gs))
+        return r.inputs.results(r.gradient(r.cotangents("pullback", w)))
 
     return (value, pullback, plain_tree(r.aux)) if has_aux else (value, pullback)
 
@@ -181,9 +169,6 @@ def jvp(
     >>> tg.jvp(np.sin, (np.float64(0.0),), (2.0,))
     (np.float64(0.0), np.float64(2.0))
     """
-    inside = OPEN.inside
-    if inside is not None:
-        return inside.jvp(f, primals, tangents, argnums, has_aux)  # type: ignore[no-any-return]
     call = f"jvp({user_name(f)})"
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
@@ -191,9 +176,8 @@ def jvp(
         nums = tuple(range(len(primals)))
     else:
         nums = positions(call, checked_argnums("jvp", argnums), len(primals))
-    y, pairs, aux = run_forward(call, f, tuple(primals), nums, tangents, has_aux=has_aux)
-    both = value_and_tangent(y, pairs)
-    return (*both, plain_tree(aux)) if has_aux else both
+    found = run_forward(call, f, tuple(primals), nums, tangents, has_aux=has_aux)
+    return found if has_aux else found[:2]
 
 
 FORWARD_BYTES = 1 << 23  # bytes of all directions that are pushed forward in one run
@@ -206,30 +190,21 @@ def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
     if count > IN_TURN and count * x.nbytes <= FORWARD_BYTES:
 
         def pushed(given: Any) -> Any:
-            return {0: value_and_tangent(*run_forward(call, f, (x, *args), (0,), (given[0],)))[1]}
+            return {0: run_forward(call, f, (x, *args), (0,), (given[0],))[1]}
 
         found = swept_at_once(call, pushed, [V], count, count)
         if found is not None:
             return found[0]
     with scope_block():
         r = RecordedCall(call, f, 0, (x, *args), {})
-        ((y, _),) = r.low
-        tape = watched(reverse.Tape())
-        w = tape.watch(constant_like(numpy_number(y), 0))
-        pulled = r.pull([w]).get(0)
-        slot = None if pulled is None else lowered_leaf(pulled, tape)[1]
-        tape.close()
-
-        def swept(given: Any) -> Any:
-            G = (
-                []
-                if slot is None
-                else reverse.pull(tape, [(slot, cast_to_primal(call, "direction", given[0], x))])
-            )
-            return {0: derivative_out(G[w._slot] if w._slot < len(G) else None, numpy_number(y))}
-
-        found = few_or_many(call, r, swept, V)
-        tape.release()
+        products = Products(r).transposed()
+        found = few_or_many(
+            call,
+            r,
+            lambda given: products.forward({0: cast_to_primal(call, "direction", given[0], x)}),
+            V,
+        )
+        products.release()
         r.finish()
     return found[0]
 

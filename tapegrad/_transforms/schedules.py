@@ -35,10 +35,3 @@ def first_snapshots(length: int, snapshots: int) -> list[int]:
         start += advance_length(length - start, snapshots - len(found) + 1)
         found.append(start)
     return found
-
-
-def advances(length: int, snapshots: int) -> int:
-    """The number of steps that a sweep over a chain computes besides those that it differentiates: the
-    first pass, and what is computed again."""
-    r = _repeats(length, snapshots)
-    return r * length - comb(snapshots + r, r - 1) if r else 0

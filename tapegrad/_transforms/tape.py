@@ -23,6 +23,7 @@ from ..ops.declare import dtype, shape
 from .arguments import Inputs, enter_leaf
 from .call import (
     RecordedCall,
+    cast_leaves,
     cast_to_primal,
     check_scalar,
     constant_like,
@@ -31,7 +32,7 @@ from .call import (
     value_out,
 )
 from .jacobian import Mode, check_mode, jacobian_of
-from .linearize import Products, RetainedRecord, SecondOrder
+from .linearize import Products, RetainedRecord, SecondOrder, leaves_by_number
 
 Y = TypeVar("Y")
 
@@ -85,10 +86,9 @@ class TapeCall(RecordedCall):
         each = iter(self.watched)
         return tree_map(lambda _: found[next(each)], self.x)
 
-    def cast(self, call: str, what: str, given: Any, tree: Any, primals: AnyList) -> AnyList:
-        """One tangent or cotangent, or None, for each leaf of `tree`."""
-        pairs = zip(leaves_like(call, what, given, tree), primals, strict=True)
-        return [None if w is None or p is None else cast_to_primal(call, what, w, p) for w, p in pairs]
+    def tangents(self, call: str, what: str, v: Any) -> AnyList:
+        """One tangent, or None, for each leaf of x."""
+        return cast_leaves(call, what, leaves_like(call, what, v, self.x), list(self.watched.values()))
 
 
 class Tape:
@@ -232,8 +232,7 @@ class Tape:
 
     def _pulled(self, call: str, what: str, y: Any, w: Any, x: Any) -> Any:
         r = TapeCall(call, self, y, x)
-        primals = [v if s is not None else None for v, s in r.low]
-        return r.results(r.gradient(r.cast(call.partition("(")[0], what, w, y, primals)))
+        return r.results(r.gradient(r.cotangents(call.partition("(")[0], w, what)))
 
     def vjp(self, y: Any, w: Any, x: Y) -> Y:
         """Compute J^H w for the Jacobian J of y with respect to x; w has the tree and shapes of y.
@@ -264,9 +263,9 @@ class Tape:
         array([ 2., 60.])
         """
         r = TapeCall("tape.jvp(y, x, v)", self, y, x)
-        tangents = r.cast("tape.jvp", "tangent", v, x, list(r.watched.values()))
-        each = iter(Products(r).forward(dict(zip(r.watched, tangents, strict=True))))
-        return tree_map(lambda _: next(each), y)  # type: ignore[no-any-return]
+        tangents = r.tangents("tape.jvp", "tangent", v)
+        found = Products(r).forward(dict(zip(r.watched, tangents, strict=True)))
+        return leaves_by_number(found, y)  # type: ignore[no-any-return]
 
     def jacobian(self, y: Any, x: Any, mode: Mode = "auto", holomorphic: bool = False) -> Any:
         """Compute the Jacobian of y with respect to x, of shape y.shape + x.shape; see `tapegrad.jacobian`.
@@ -306,7 +305,7 @@ class Tape:
         """
         check_scalar("tape.hvp", self.hvp, y)
         r = TapeCall("tape.hvp(y, x, v)", self, y, x)
-        tangents = r.cast("tape.hvp", "direction", v, x, list(r.watched.values()))
+        tangents = r.tangents("tape.hvp", "direction", v)
         ((value, slot),) = r.low
         found = SecondOrder("tape.hvp(y, x, v)", self._trace, slot).product(
             value, slot, list(zip(r.slots.values(), tangents, strict=True))

@@ -1,7 +1,8 @@
 """What `grad` and its like return, and what the transforms of this folder share.
 
-`OPEN.inside`: while a kernel function is traced, the transforms that stand for them there
-(kernels/trace/derivatives.py)."""
+While a kernel function is traced, `OPEN.inside` runs and differentiates the functions
+(kernels/trace/derivatives.py): it stands for gradients, Jacobians, pullbacks and forward mode, of which the
+transforms are made."""
 
 import types
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
@@ -9,7 +10,6 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall, named_like
 from .._core.registry import SHADOW_MAKERS
-from .._core.scope import OPEN
 from .._core.trees import Const, describe_tree
 from .._core.typing import AnyFunction, AnyTuple, Array, Node, Number
 from .arguments import check_function, positions, user_name
@@ -39,9 +39,6 @@ class Transform(PickledByCall):
         self.__doc__ = f"{prefix} of {name}, by tapegrad."
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        inside = OPEN.inside
-        if inside is not None:
-            return inside.transformed(self)(*args, **kwargs)
         return self.body(self.call, self.of, self.settings, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

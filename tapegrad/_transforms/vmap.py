@@ -1,5 +1,6 @@
 """`vmap`: a function of one sample run once for all of them."""
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
@@ -103,6 +104,8 @@ def vmap(
 
 def _vmap(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     in_axes, out_axes, chunk = settings
+    if OPEN.inside is not None:
+        raise ArgumentError(f"{call}: a kernel is a function of one sample; map it by tapegrad.kernels.map")
     axes = axes_of_arguments(call, in_axes, args)
     count = sample_count(call, args, axes)
     if chunk is None or count <= chunk:
@@ -234,28 +237,19 @@ class MappedInputs(Inputs):
             if len(self.args) > 1 or is_node(self.args[0])
             else ()
         )
-        aliased, out, stacks = {}, [], iter(self.stacks)
-        for a, each in zip(self.args, self.axes, strict=True):
-            if isinstance(a, Const):
-                out.append(a.value)
-                continue
-            members = []
-            for x, axis in zip(leaves(a), each, strict=True):
-                v = x
-                if axis is not None:
-                    v = watch(next(stacks), axis % ndim(x))
-                elif id(x) in shared:
-                    v = variable(x)
-                    v._saved = True
-                if v is not x and is_array(x):
-                    self.given.append((x, v))
-                if id(x) in shared:
-                    aliased[id(v)] = v
-                members.append(v)
-            out.append(self.rebuilt(a, members))
-        if aliased:
-            OPEN.aliased = {**self.outer, **aliased}
-        return out
+        axes, stacks = itertools.chain.from_iterable(self.axes), iter(self.stacks)
+
+        def new(x: Any) -> Any:
+            axis = next(axes)
+            if axis is not None:
+                return watch(next(stacks), axis % ndim(x))
+            if id(x) not in shared:
+                return x
+            v = variable(x)
+            v._saved = True
+            return v
+
+        return self.replaced(new, shared)
 
     def anew(self, trace: Batch, around: Any) -> AnyList:
         """The arguments once more, for the function run again."""

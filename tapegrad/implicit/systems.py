@@ -108,7 +108,7 @@ class LinearSystem:
 
     def forward(self, v: Any) -> Any:
         return self.vector(
-            self.products.forward(dict(enumerate(self.parts(v.reshape(*self.lead, -1), self.x))))
+            self.products.forward(dict(enumerate(self.parts(v.reshape(*self.lead, -1), self.x)))).values()
         )
 
     def backward(self, w: Any) -> Any:

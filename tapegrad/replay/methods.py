@@ -3,14 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from .._core.scope import scope_block
-from .._transforms.arguments import user_name
-from .._transforms.call import RecordedCall as Swept
-from .._transforms.call import cast_to_primal, leaves_like, run_forward, value_and_tangent
 from .._transforms.gradient import grad, value_and_grad
 from .._transforms.hessian_products import hmp, hvp, value_grad_hvp
 from .._transforms.jacobian import hessian, jacobian
-from .._transforms.products import jmp, vmp
+from .._transforms.products import jmp, jvp, vjp, vmp
 
 
 def value_form(f: Callable, argnums: Any) -> Callable:
@@ -18,21 +14,13 @@ def value_form(f: Callable, argnums: Any) -> Callable:
 
 
 def _jvp(f: Callable, argnums: Any) -> Callable:
-    return lambda x, v, *args: value_and_tangent(
-        *run_forward(f"jvp({user_name(f)})", f, (x, *args), (0,), (v,))
-    )
+    return lambda x, v, *args: jvp(f, (x, *args), (v,), 0)
 
 
 def _vjp(f: Callable, argnums: Any) -> Callable:
     def pulled(x, w, *args):
-        with scope_block():
-            r = Swept(f"vjp({user_name(f)})", f, 0, (x, *args), {})
-            ws = leaves_like("vjp", "cotangent", w, r.tree)
-            gs = [
-                None if s is None or c is None else cast_to_primal("vjp", "cotangent", c, y)
-                for c, (y, s) in zip(ws, r.low, strict=True)
-            ]
-            return r.value(), r.inputs.results(r.gradient(gs))
+        y, pullback = vjp(f, x, *args, argnums=0)
+        return y, pullback(w)
 
     return pulled
 

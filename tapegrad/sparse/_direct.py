@@ -13,6 +13,7 @@ import scipy.sparse
 
 from .._core.registry import load
 from .._core.reverse import has_nan
+from ..kernels.graph.blocks import strided
 from ..replay.buffer_pool import packed
 from ..replay.cached_program import EMITTER, CachedProgram
 from ..replay.fusion.compiled_groups import CallMemory, GroupCode
@@ -56,14 +57,7 @@ class Entry:
             (0,) * d + (min(1, n - 1),) + (0,) * (places.ndim - d - 1) for d, n in enumerate(places.shape)
         ]
         self.steps = tuple([int(places[at]) - self.first for at in ahead])
-        self.is_regular = bool((places == affine(self.first, self.steps, places.shape)).all())
-
-
-def affine(first: int, steps: tuple, extents: tuple) -> np.ndarray:
-    found = np.full(extents, first, np.int64)
-    for d, (s, n) in enumerate(zip(steps, extents, strict=True)):
-        found += (s * np.arange(n)).reshape([n if a == d else 1 for a in range(len(extents))])
-    return found
+        self.is_regular = bool((places == strided(self.first, self.steps, places.shape)).all())
 
 
 class CoefficientCode(GroupCode):
@@ -110,18 +104,12 @@ class CoefficientCode(GroupCode):
         if a != self.direction and a not in self.gathered:
             return super().leaf(nest, a, place, form)
         strides = packed(self.shown[a][1], 1)
-        first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
-        steps = tuple(
-            [
-                sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)])
-                for d in range(len(nest.extents))
-            ]
-        )
+        first, steps = nest.in_memory(place, strides)
         return self.g.input(DIRECTION, 0, (a, first, steps))
 
     def columns(self, leaf: int, extents: tuple) -> np.ndarray:
         a, first, steps = self.g.args[leaf][2]
-        found = affine(first, steps, extents)
+        found = strided(first, steps, extents)
         return self.gathered[a].reshape(-1)[found] if a in self.gathered else found
 
     def entries(self, k: int, held: tuple, row: Any) -> None:
@@ -130,7 +118,7 @@ class CoefficientCode(GroupCode):
         strides = [math.prod(held[a + 1 :]) for a in range(len(held))]
         for nest, place, axes in self.boxes(k, held):
             first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
-            rows = affine(first, tuple([strides[a] for a in axes]), nest.extents)
+            rows = strided(first, tuple([strides[a] for a in axes]), nest.extents)
             rows = row.reshape(-1)[rows] if type(row) is np.ndarray else rows + row
             found = []
             node = self.node(nest, k, place)

@@ -12,10 +12,11 @@ import numpy as plain_np
 from .. import numpy as np
 from .._core.primitive import bind
 from .._core.trees import leaves
+from ..kernels.graph.blocks import strided
 from ..kernels.trace.symbolic import OPERATIONS
 from ..replay.buffer_pool import packed
 from ..replay.record.instructions import STRUCTURAL
-from ._direct import DirectEntries, affine
+from ._direct import DirectEntries
 from ._pattern import asked_of
 from ._rows import NotRowwise
 
@@ -87,7 +88,7 @@ class EntryTerms:
         if strides != packed(own, dtype.itemsize):
             raise NotRowwise("an array that is not packed")
         first, steps = first // dtype.itemsize, tuple([s // dtype.itemsize for s in steps])
-        at = affine(first, steps, extents)
+        at = strided(first, steps, extents)
         if at.size == plain_np.prod(own) and (at.reshape(-1) == plain_np.arange(at.size)).all():
             return a, slice(None), extents
         if len(steps) == 1 and steps[0] > 0:

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import os
 import tracemalloc
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pytest
 import tapegrad as tg
 from tapegrad._core.scope import OPEN
 from tapegrad._transforms import time_loop
-from tapegrad._transforms.schedules import advance_length, advances, first_snapshots
+from tapegrad._transforms.schedules import advance_length, first_snapshots
 from tapegrad.errors import ArgumentError, GuardError, ShapeError
 
 x, v = np.array([0.9, 1.1, 0.8]), np.array([0.3, 0.2, -0.5])
@@ -156,6 +157,13 @@ def fewest(length, snapshots):
     return min(m + fewest(m, snapshots) + fewest(length - m, snapshots - 1) for m in range(1, length))
 
 
+def advances(length, snapshots):
+    """Formula (6) of Griewank and Walther: r n - C(s + r, r - 1), with r the least such that C(s + r, s)
+    reaches n."""
+    r = next(r for r in itertools.count() if math.comb(snapshots + r, snapshots) >= length)
+    return r * length - math.comb(snapshots + r, r - 1) if r else 0
+
+
 @functools.cache
 def scheduled(length, snapshots):
     if length <= 1:
@@ -174,8 +182,6 @@ def test_the_schedule_is_optimal():
 
 @pytest.mark.parametrize("snapshots", [4, 10, 50])
 def test_the_schedule_of_many_steps(snapshots):
-    """Formula (6) of Griewank and Walther: r n - C(s + r, r - 1), with r the least such that C(s + r, s)
-    reaches n."""
     assert scheduled(10**5, snapshots) == advances(10**5, snapshots)
 
 

@@ -27,7 +27,7 @@ from ..namespaces import (
     plain_argument,
     refusal_text,
 )
-from .matrices import FACES, LINALG, SparseMatrix, is_device_matrix, is_sparse, sparse
+from .matrices import FACES, LINALG, SparseMatrix, by_columns, is_device_matrix, is_sparse, sparse
 from .products import sparse_solution
 
 FOLLOWED = Follower(
@@ -86,11 +86,7 @@ def solve_sparse(A: Any, b: Any, name: str, back: bool = False) -> Any:
     values, b = device_concatenator(values, as_float_array(b, values if holds_tracked(values) else b))
     if shape(b)[0] != pattern.shape[0]:
         raise ValueError(f"{name}: matrix of shape {A.shape} and right side of shape {shape(b)} do not fit")
-    if ndim(b) == 1:
-        return sparse_solution(values, b, pattern=pattern, back=back)
-    return np.transpose(
-        sparse_solution(np.reshape(values, (1, -1)), np.transpose(b), pattern=pattern, back=back)
-    )
+    return by_columns(sparse_solution, values, b, pattern=pattern, back=back)
 
 
 @LINALG.rule(sla.spsolve)

@@ -376,11 +376,7 @@ class SparseMatrix(TrackedMatrix):
                 f"matmul: dimension mismatch: a sparse matrix of shape {self.shape} and an array of shape "
                 f"{shape(x)}"
             )
-        if ndim(x) == 1:
-            return sparse_product(values, x, pattern=pattern, back=back)
-        return np.transpose(
-            sparse_product(np.reshape(values, (1, -1)), np.transpose(x), pattern=pattern, back=back)
-        )
+        return by_columns(sparse_product, values, x, pattern=pattern, back=back)
 
     def __matmul__(self, other):
         if is_scalar_operand(other):
@@ -477,6 +473,13 @@ class SparseMatrix(TrackedMatrix):
 
     def __pow__(self, n):
         return sparse_matrix_power(self, n) if issubclass(type(self)._theirs, sps.spmatrix) else self.power(n)
+
+
+def by_columns(f: Any, values: Any, x: Any, **settings: Any) -> Any:
+    """f, which acts on the last axis, of a vector or of each column of a matrix."""
+    if ndim(x) == 1:
+        return f(values, x, **settings)
+    return np.transpose(f(np.reshape(values, (1, -1)), np.transpose(x), **settings))
 
 
 def sparse_matrix_power(A: Any, n: int) -> Any:

@@ -16,8 +16,9 @@ import numpy as np
 
 from ..._core.errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from ..._core.trees import Const, is_node, leaves, tree_map
-from ..._transforms.arguments import all_positions, checked_argnums, positions, user_name
-from ..._transforms.transform import Transform, placed_arguments
+from ..._transforms.arguments import positions
+from ..._transforms.call import with_auxiliary
+from ..._transforms.hessian_products import value_grad_hvp
 from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
 from ..graph.program import nested_loops
 from .symbolic import Sym, as_real_symbol, broadcast_instruction, leaf_nodes, leaf_of_nodes, lift
@@ -56,7 +57,6 @@ class TracedRun:
     ):
         self.t, self.g, self.call = tracer, tracer.g, call
         args = tuple([a.value if isinstance(a, Const) else a for a in args])
-        argnums = checked_argnums(call.partition("(")[0], argnums)
         self.chosen = positions(call, argnums, len(args))
         self.single = not isinstance(argnums, tuple)
         self.marked: list[list] = []  # for each chosen argument, its leaves: Marked, or None
@@ -66,11 +66,7 @@ class TracedRun:
         self.trees = [args[n] for n in self.chosen]
         before = [(region.loops, len(region.loops)) for region in tracer.regions]
         self.out = tracer.derivatives.called(f, given, kwargs)
-        self.has_aux, self.aux = has_aux, None
-        if has_aux:
-            if not (isinstance(self.out, tuple) and len(self.out) == 2):
-                raise ArgumentError(f"{call}: with has_aux=True the function returns a pair (value, aux)")
-            self.out, self.aux = self.out
+        self.out, self.aux = with_auxiliary(call, f, self.out) if has_aux else (self.out, None)
         self.all = [m for group in self.marked for m in group if m is not None]
         self.marks = {mark for m in self.all for mark in m.marks}
         self.back = {mark: i for m in self.all for mark, i in zip(m.marks, m.nodes, strict=True)}
@@ -132,7 +128,7 @@ class TracedRun:
                 loop.rewrite(self.back)
         return ways
 
-    def plain(self, nodes: list[int]) -> list[int]:
+    def without_marks(self, nodes: list[int]) -> list[int]:
         """Return these nodes without marks."""
         self.g.substitute(nodes, self.back)
         return [self.back[i] for i in nodes]
@@ -145,16 +141,11 @@ class TracedRun:
         """Return a leaf of f's result without marks."""
         if not isinstance(x, Sym):
             return x
-        return leaf_of_nodes(self.g, self.plain(x.node_list), x.shape)
+        return leaf_of_nodes(self.g, self.without_marks(x.node_list), x.shape)
 
-    def value(self) -> Any:
-        return tree_map(self.unmarked, self.out)
-
-    def with_aux(self, *found: Any) -> Any:
-        """Return the results of a transform, the auxiliary output last."""
-        if self.has_aux:
-            return *found, tree_map(self.unmarked, self.aux)
-        return found if len(found) > 1 else found[0]
+    def plain(self, tree: Any) -> Any:
+        """Return a result of f, or aux, without marks."""
+        return tree_map(self.unmarked, tree)
 
     # --- sweeps ---
 
@@ -171,7 +162,8 @@ class TracedRun:
         order = [i for i in g.reach(outs, self.marks) if i not in self.marks]
         adj.sweep(order[::-1], active, outside=len(self.t.regions) == 1, whole=False)
         return [
-            m.array(self.plain([g.spread(adj.get(i, g.zero), g.shape[i]) for i in m.marks])) for m in self.all
+            m.array(self.without_marks([g.spread(adj.get(i, g.zero), g.shape[i]) for i in m.marks]))
+            for m in self.all
         ]
 
     def summed(self, seeds: list[tuple[int, int]]) -> list[Sym]:
@@ -183,7 +175,7 @@ class TracedRun:
             for o, bar in seeds:
                 slope = g.add(slope, g.mul(bar, t[o]))
             slopes.append(slope)
-        rest = iter(self.plain(slopes))
+        rest = iter(self.without_marks(slopes))
         return [leaf_of_nodes(g, [next(rest) for _ in range(m.size)], m.shape) for m in self.all]
 
     def pushed(self, t: dict) -> Any:
@@ -195,7 +187,7 @@ class TracedRun:
             if y is None:
                 return None
             tangents(g, y.node_list, t)
-            return leaf_of_nodes(g, self.plain([t[i] for i in y.node_list]), y.shape)
+            return leaf_of_nodes(g, self.without_marks([t[i] for i in y.node_list]), y.shape)
 
         return tree_map(leaf, self.out)
 
@@ -215,10 +207,6 @@ def varied(x: Any) -> bool:
     if isinstance(x, Sym):
         return not x.is_bool
     return isinstance(x, float) or getattr(getattr(x, "dtype", None), "kind", "") == "f"
-
-
-def plain_function(f: Any) -> Any:
-    return f.value if isinstance(f, Const) else f
 
 
 class Derivatives:
@@ -254,48 +242,43 @@ class Derivatives:
                 "what it returns leaves it"
             )
 
-    def transformed(self, x: Transform) -> Callable:
-        """Return the stand-in for a transform."""
-        return getattr(self, x.prefix)(x.of, *x.settings)
-
     def run(
-        self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False
+        self,
+        call: str,
+        f: Any,
+        argnums: Any,
+        args: tuple,
+        kwargs: dict,
+        has_aux: bool,
+        lift: Any = None,
+        one_way: bool = False,
     ) -> TracedRun:
-        f = self.tracer.rebuild(plain_function(f))
-        call = f"{name}({user_name(f)})"
-        return TracedRun(self.tracer, call, f, argnums, args, kwargs, name == "jvp", has_aux)
+        """Run f, or what `lift` makes of it."""
+        f = f.value if isinstance(f, Const) else f
+        f = self.tracer.rebuild(f if lift is None else lift(f))
+        return TracedRun(self.tracer, call, f, argnums, args, kwargs, one_way, has_aux)
 
     def primal(self, x: Any) -> Any:
         """Return x without its derivatives (`tapegrad.value`)."""
         return broadcast_instruction(x.g, "primal", x) if isinstance(x, Sym) and not x.is_bool else x
 
-    def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
-        def ours(*args: Any, **kwargs: Any) -> tuple:
-            r = self.run("grad", f, argnums, args, kwargs, has_aux)
-            y = r.out
-            if is_node(y) or y is None or np.shape(y) != ():
-                what = f"shape {y.shape}" if isinstance(y, Sym) else type(y).__name__
-                raise NotScalarError(
-                    f"{r.call}: the function returned {what}; grad needs a scalar. Return `y.sum()`, or use "
-                    f"tapegrad.jacobian"
-                )
-            node = int(r.numbers(y).nodes)
-            gradient = r.as_arguments(r.pulled([(node, self.tracer.g.one)]))
-            return r.with_aux(r.value()), gradient
+    def pulled_gradient(
+        self, call: str, f: Any, argnums: Any, args: tuple, kwargs: dict, has_aux: bool
+    ) -> tuple:
+        """Return the value, aux and the gradient."""
+        r = self.run(call, f, argnums, args, kwargs, has_aux)
+        y = r.out
+        if is_node(y) or y is None or np.shape(y) != ():
+            what = f"shape {y.shape}" if isinstance(y, Sym) else type(y).__name__
+            raise NotScalarError(
+                f"{call}: the function returned {what}; grad needs a scalar. Return `y.sum()`, or use "
+                f"tapegrad.jacobian"
+            )
+        gradient = r.as_arguments(r.pulled([(int(r.numbers(y).nodes), self.tracer.g.one)]))
+        return r.plain(r.out), r.plain(r.aux), gradient
 
-        return ours
-
-    def grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
-        both = self.value_and_grad(f, argnums, has_aux)
-
-        def ours(*args: Any, **kwargs: Any) -> Any:
-            value, gradient = both(*args, **kwargs)
-            return (gradient, value[1]) if has_aux else gradient
-
-        return ours
-
-    def vjp(self, f: Callable, *primals: Any, argnums: Any = None, has_aux: bool = False) -> tuple:
-        r = self.run("vjp", f, all_positions("vjp", argnums, primals), primals, {}, has_aux)
+    def vjp(self, call: str, f: Any, argnums: Any, primals: tuple, has_aux: bool) -> tuple:
+        r = self.run(call, f, argnums, primals, {}, has_aux)
 
         def pullback(w: Any) -> Any:
             seeds: list[Any] = []
@@ -310,90 +293,51 @@ class Derivatives:
                     seeds += zip(y.node_list, as_real_symbol(c).node_list, strict=True)
             return r.as_arguments(r.pulled(seeds))
 
-        return r.with_aux(r.value(), pullback)
+        return (r.plain(r.out), pullback, r.plain(r.aux))[: 2 + has_aux]
 
-    def jvp(
-        self, f: Callable, primals: tuple, tangents: tuple, argnums: Any = None, has_aux: bool = False
+    def run_forward(
+        self, call: str, f: Any, args: tuple, nums: tuple, tangents: tuple, lifted: Any, has_aux: bool
     ) -> tuple:
-        if argnums is not None:
-            chosen = positions("jvp", checked_argnums("jvp", argnums), len(primals))
-            given = dict(zip(chosen, tangents, strict=True))
-            tangents = tuple([given.get(n) for n in range(len(primals))])
-        if (
-            not isinstance(primals, (tuple, list))
-            or not isinstance(tangents, (tuple, list))
-            or len(primals) != len(tangents)
-        ):
-            raise ArgumentError(
-                f"jvp({user_name(f)}): primals and tangents are tuples of the same length, jvp(f, (x,), (v,))"
-            )
-        moving = tuple([n for n, v in enumerate(tangents) if v is not None])
-        r = self.run("jvp", f, moving, tuple(primals), {}, has_aux)
+        """Return the value, the tangent and aux."""
+        moving = [(n, v) for n, v in zip(nums, tangents, strict=True) if v is not None]
+        r = self.run(call, f, tuple([n for n, _ in moving]), args, {}, has_aux, lifted, True)
         ways = []
-        for n, group in zip(moving, r.marked, strict=True):
-            for m, v in zip(group, leaves(tangents[n]), strict=True):
+        for (_, tree), group in zip(moving, r.marked, strict=True):
+            for m, v in zip(group, leaves(tree), strict=True):
                 if m is not None:
                     v = as_real_symbol(lift(r.g, 0.0 * np.ones(m.shape) if v is None else v))
                     if v.shape != m.shape:
                         raise ShapeError(
-                            f"{r.call}: the tangent has shape {v.shape}, the primal has shape {m.shape}; "
+                            f"{call}: the tangent has shape {v.shape}, the primal has shape {m.shape}; "
                             f"they must be equal"
                         )
                     ways.append(m.like(v))
         t = r.way(ways)
-        return r.with_aux(r.value(), r.pushed(r.through([t])[0] if r.looped else t))
+        return r.plain(r.out), r.pushed(r.through([t])[0] if r.looped else t), r.plain(r.aux)
 
     def jacobian(
         self,
-        f: Callable,
-        argnums: Any = 0,
-        mode: str = "auto",
-        holomorphic: bool = False,
-        has_aux: bool = False,
-    ) -> Callable:
-        def ours(*args: Any, **kwargs: Any) -> Any:
-            r = self.run("jacobian", f, argnums, args, kwargs, has_aux)
-            outputs = [r.numbers(y) for y in leaves(r.out)]
-            n_in, n_out = sum(m.size for m in r.all), sum(y.size for y in outputs if y is not None)
-            by_columns = mode == "forward" or (mode == "auto" and n_in < n_out)
-            blocks = iter(forward_columns(r) if by_columns else reverse_rows(r, outputs))
-            found = tree_map(lambda y: None if y is None else r.as_arguments(next(blocks)), r.out)
-            return r.with_aux(found)
-
-        return ours
-
-    def hessian(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
-        return self.jacobian(self.grad(f, argnums, has_aux), argnums, "forward", has_aux=has_aux)
-
-    def value_grad_hvp(
-        self, f: Callable, x: Any, v: Any, args: tuple = (), argnums: Any = 0, has_aux: bool = False
-    ) -> tuple:
-        argnums = checked_argnums("hvp", argnums)
-        given, nums = placed_arguments("hvp", argnums, x, args)
-        both = self.value_and_grad(f, argnums, has_aux)
-
-        def ordered(*xs: Any) -> Any:
-            value, gradient = both(*xs)
-            return ((value[0], gradient), value[1]) if has_aux else (value, gradient)
-
-        ways = v if isinstance(argnums, tuple) else (v,)
-        (value, gradient), (_, hv), *aux = self.jvp(ordered, given, ways, nums, has_aux)
-        return value, gradient, hv, *aux
-
-    def hvp(
-        self, f: Callable, x: Any, v: Any, args: tuple = (), argnums: Any = 0, has_aux: bool = False
+        call: str,
+        f: Any,
+        argnums: Any,
+        args: tuple,
+        kwargs: dict,
+        mode: str,
+        has_aux: bool,
+        lifted: Any,
     ) -> Any:
-        found = self.value_grad_hvp(f, x, v, args, argnums, has_aux)[2:]
-        return found if has_aux else found[0]
+        r = self.run(call, f, argnums, args, kwargs, has_aux, lifted)
+        outputs = [r.numbers(y) for y in leaves(r.out)]
+        n_in, n_out = sum(m.size for m in r.all), sum(y.size for y in outputs if y is not None)
+        by_columns = mode == "forward" or (mode == "auto" and n_in < n_out)
+        blocks = iter(forward_columns(r) if by_columns else reverse_rows(r, outputs))
+        found = tree_map(lambda y: None if y is None else r.as_arguments(next(blocks)), r.out)
+        return (found, r.plain(r.aux)) if has_aux else found
 
-    def hmp(
-        self, f: Callable, x: Any, V: Any, args: tuple = (), argnums: Any = 0, has_aux: bool = False
-    ) -> Any:
-        count = len(leaves(V)[0])
-        found = [
-            self.value_grad_hvp(f, x, tree_map(lambda v, k=k: v[k], V), args, argnums, has_aux)[2:]
-            for k in range(count)
-        ]
+    def hmp(self, f: Any, x: Any, V: Any, args: tuple, argnums: Any, has_aux: bool) -> Any:
+        rows = [tree_map(lambda v, k=k: v[k], V) for k in range(len(leaves(V)[0]))]
+        product: Any = value_grad_hvp
+        found = [product(f, x, v, args, argnums, has_aux)[2:] for v in rows]
         products = tree_map(lambda *each: np.stack(each), *[hv for hv, *_ in found])
         return (products, found[0][1]) if has_aux else products
 

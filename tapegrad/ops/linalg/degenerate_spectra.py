@@ -155,6 +155,8 @@ def infinitesimal_parts(x: Any) -> tuple:
 def free_of_gauge(value: Any, tangent: Any) -> Any:
     """A tangent from forward mode. It is nan if it depends on the choice of vectors of equal eigenvalues,
     or if the value does, which would make it infinite."""
+    if not (isinstance(value, Variable) or isinstance(tangent, Variable)):
+        return tangent
     (v, *dv), (t, _, dt) = infinitesimal_parts(value), infinitesimal_parts(tangent)
     for e in (*dv, dt):
         e = values_of(at_rest(e))

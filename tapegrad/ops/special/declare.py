@@ -263,6 +263,11 @@ def greatest(x: Any) -> float:
     return float(np.max(x, where=np.isfinite(x), initial=0.0))
 
 
+def raised(orders: tuple, k: int) -> tuple:
+    """The orders of an operation, number k one higher."""
+    return tuple([n + (i == k) for i, n in enumerate(orders)])
+
+
 def with_last_axis(x: Any) -> Any:
     """x with one more axis, along which integrals and series are summed."""
     return reshape(x, to=(*shape(x), 1)) if ndim(x) else x

@@ -13,7 +13,7 @@ from ..._core.primitive import primal_of
 from ..declare import primitive, rules, same
 from ..elementwise import cos, over0, select, sin, sqrt, times0
 from ..piecewise import floor
-from .declare import at_real, first_array, implements_special, result_part, special_function
+from .declare import at_real, first_array, implements_special, raised, result_part, special_function
 
 TRAPEZOID_POINTS = 400
 
@@ -56,14 +56,10 @@ def _least(xp, values):
     return least
 
 
-def raise_powers(powers, k):
-    return tuple([p + (i == k) for i, p in enumerate(powers)])
-
-
 def by_argument(k):
     """The rule of argument k."""
     return lambda g, out, x, y, z, w, powers: times0(
-        g, -powers[k] * carlson(x, y, z, w, powers=raise_powers(powers, k))
+        g, -powers[k] * carlson(x, y, z, w, powers=raised(powers, k))
     )
 
 
@@ -75,7 +71,7 @@ SECOND, THIRD = (0.5, 0.5, 1.5, 0.0), (0.5, 0.5, 0.5, 1.0)
 
 def by(powers, factor, k):
     """The partial derivative of `factor` times the integral with respect to argument k."""
-    shape = raise_powers(powers, k)
+    shape = raised(powers, k)
     if powers[3]:
         return lambda out, x, y, z, w: -factor * powers[k] * carlson(x, y, z, w, powers=shape)
     return lambda out, x, y, z: -factor * powers[k] * carlson(x, y, z, 1.0, powers=shape)

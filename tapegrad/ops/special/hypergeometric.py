@@ -16,7 +16,7 @@ from ..._core.primitive import primal_of, seen
 from ..declare import primitive, rules, same, xp
 from ..elementwise import exp, log, log1p, select, times0
 from ..shaping import sum
-from .declare import at_real, greatest, special_function, with_last_axis
+from .declare import at_real, greatest, raised, special_function, with_last_axis
 from .gamma import digamma, gammaln
 
 MOST_SERIES_TERMS = 4000  # terms
@@ -68,13 +68,9 @@ def series_of(a, b, c, z, *, orders):
     return np.where(ok, total, np.nan).astype(kind)[()]
 
 
-def more(orders, k):
-    return tuple([m + (i == k) for i, m in enumerate(orders)])
-
-
 def by_argument(k):
     """The rule of argument k."""
-    return lambda g, out, a, b, c, z, orders: times0(g, series_of(a, b, c, z, orders=more(orders, k)))
+    return lambda g, out, a, b, c, z, orders: times0(g, series_of(a, b, c, z, orders=raised(orders, k)))
 
 
 rules(series_of, *map(by_argument, range(4)), jvp=same)

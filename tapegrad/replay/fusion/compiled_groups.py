@@ -353,13 +353,7 @@ class GroupCode:
         """Where an array is read at this place."""
         _, _, strides, dtype, _ = self.shown[a]
         strides = packed(form, dtype.itemsize) if form else strides
-        first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
-        steps = tuple(
-            [
-                sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)])
-                for d in range(len(nest.extents))
-            ]
-        )
+        first, steps = nest.in_memory(place, strides)
         return ArrayAccess(self.table[a], first, steps, dtype == BOOL, whole_bits(dtype))
 
     def gather(self, nest: Nest, d: Any, place: tuple, index: int) -> int:

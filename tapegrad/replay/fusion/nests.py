@@ -60,6 +60,12 @@ class Nest:
     def accesses(self) -> list:
         return [*self.loads.values(), *[a for _, a in self.stores], *[a for _, a, _ in self.partial]]
 
+    def in_memory(self, place: tuple, strides: tuple) -> tuple:
+        """(first element, steps along the axes of the nest) of a place in an array of such strides."""
+        axes = list(zip(place, strides, strict=True))
+        steps = [sum([own[d] * s for (_, own), s in axes]) for d in range(len(self.extents))]
+        return sum([start * s for (start, _), s in axes]), tuple(steps)
+
 
 class Order:
     """The order of the loops of a nest, and how its work is cut into items. Neighbouring loops become one

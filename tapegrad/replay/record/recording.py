@@ -26,25 +26,13 @@ class Leaves(Inputs):
 
     def enter(self, watch: Callable) -> list:
         shared = overlapping([x for xs in self.flat for x in xs])
-        aliased, out, chosen = {}, [], iter(self.chosen)
-        for a, flat in zip(self.args, self.flat, strict=True):
-            if isinstance(a, Const):
-                next(chosen)
-                out.append(a.value)
-                continue
-            members = []
-            for x in flat:
-                kind = next(chosen)
-                v = watch(enter_leaf(x), kind) if kind else x.value if isinstance(x, Const) else x
-                if v is not x and is_array(x):
-                    self.given.append((x, v))
-                    if id(x) in shared:
-                        aliased[id(v)] = v
-                members.append(v)
-            out.append(self.rebuilt(a, members))
-        if aliased:
-            OPEN.aliased = {**self.outer, **aliased}
-        return out
+        chosen = iter(self.chosen)
+
+        def new(x: Any) -> Any:
+            kind = next(chosen)
+            return watch(enter_leaf(x), kind) if kind else x.value if isinstance(x, Const) else x
+
+        return self.replaced(new, shared)
 
 
 class Recording:

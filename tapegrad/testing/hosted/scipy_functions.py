@@ -14,6 +14,7 @@ import numpy as np
 import scipy.signal
 import scipy.sparse.linalg
 
+from ..._core.trees import nested
 from .kernels import host_view, to_device
 from .runtime import count_kernel
 
@@ -37,6 +38,7 @@ RENAMED = {"a": "A", "tol": "rtol", "input": "signal"}  # parameters of CuPy's, 
 TYPES = "Only {}-II and {}-III have been implemented."
 
 
+@nested
 def on_host(x):
     if isinstance(x, cupy.ndarray):
         return host_view(x)
@@ -48,23 +50,20 @@ def on_host(x):
     if isinstance(x, cupyx.scipy.sparse.linalg.LinearOperator):
         products = [functools.partial(product, x, name) for name in ("matvec", "rmatvec", "matmat")]
         return scipy.sparse.linalg.LinearOperator(x.shape, *products, dtype=x.dtype)
-    if type(x) in (list, tuple):
-        return type(x)([on_host(v) for v in x])
-    return {k: on_host(v) for k, v in x.items()} if type(x) is dict else x
+    return x
 
 
 def product(operator, name, v):
     return host_view(getattr(operator, name)(to_device(v)))
 
 
+@nested
 def on_device(x):
     if isinstance(x, np.ndarray):
         return to_device(x)
     if scipy.sparse.issparse(x):
         return getattr(cupyx.scipy.sparse, type(x).__name__)(x)
-    if type(x) in (list, tuple):
-        return type(x)([on_device(v) for v in x])
-    return {k: on_device(v) for k, v in x.items()} if type(x) is dict else x
+    return x
 
 
 def as_cupys(real, theirs):
