@@ -104,6 +104,21 @@ def test_data_of_each_trip_and_carried_numbers():
     rolled(f, (X,), (X * 0.5,), loops=2)
 
 
+def test_a_number_of_one_trip_is_a_number_of_all_trips_elsewhere():
+    weights = [0.5] * 17 + [0.1] + [0.5] * 12
+
+    def f(x):
+        total = 0.0
+        for weight in weights:
+            x = np.tanh(np.sin(x) * weight + np.cos(x) * 0.5)
+            total = total + (x**2).sum()
+        return total
+
+    p = rolled(f, (X,), (X * 0.5,), method="value", loops=1)
+    np.testing.assert_allclose(p.value(X), f(X), 1e-12)
+    rolled(f, (X,), (X * 0.5,))
+
+
 def test_trips_that_read_two_trips_back():
     def f(x):
         s = np.zeros(50)

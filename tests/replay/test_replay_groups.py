@@ -589,6 +589,23 @@ def test_what_a_block_gives_without_gaps_is_laid_out_as_recorded_for_a_group():
     assert with_strides(whole, whole.strides) is whole
 
 
+@pytest.mark.parametrize("turned", [lambda v: v[::-1], lambda v: v[:, ::-1], lambda v: v.T, lambda v: v[:]])
+def test_a_whole_that_is_written_in_another_order(turned):
+    """What is no part of a group reads the buffer."""
+    weights = np.sin(np.arange(400.0)).reshape(20, 20)
+
+    def f(x):
+        y = weights * x[0]
+        view = turned(y)
+        view *= 0.7
+        z = np.zeros((20, 20))
+        np.add.at(z, [*range(20)], y)
+        return (y * weights).sum() + (z * weights[::-1]).sum()
+
+    fused(f, (X,), (Y,), rtol=1e-13)
+    fused(f, (X,), (Y,), rtol=1e-13, method="grad")
+
+
 def test_uniform_constants_are_one():
     """Buffers that a function makes anew in each trip; those of 0.0 and of -0.0 are two."""
 

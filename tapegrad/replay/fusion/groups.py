@@ -332,12 +332,12 @@ class Reader:
             self.alone[i.name] = self.alone.get(i.name, 0) + 1
 
     def is_copy(self, k: int, i: Instruction) -> bool:
-        """Is it a buffer that is written as a whole, with an array like it?"""
-        d = self.kinds.known[k]
+        """Is it a buffer that is written as a whole, in order, with an array like it?"""
+        d, (shape, dtype) = self.kinds.known[k], self.kinds.shown[k][1::2]
         return (
             type(d) is RegionView
-            and d.is_view
-            and self.kinds.shown[k][1::2] == self.kinds.shown[i.args[1]][1::2]
+            and d.sources() == [(i.args[1], broadcast(shape, shape))]
+            and self.kinds.shown[i.args[1]][1::2] == (shape, dtype)
         )
 
     def close(self) -> None:

@@ -123,6 +123,11 @@ class Arena:
         n = self.position[k]
         return next(loop.place(n) for loop in self.loops if loop.loop.start <= n < loop.loop.stop)
 
+    def places_read(self, n: int, i: Any) -> list:
+        """Where the operands of instruction n lie."""
+        own = () if self.trip is None else self.trip.varying.get(n, ())
+        return [own[c] if c in own else self.at[a] for c, a in enumerate(i.args)]
+
     def has(self, k: int) -> bool:
         return k in self.at or any(
             [loop.loop.start <= self.position[k] < loop.loop.stop for loop in self.loops]

@@ -161,7 +161,7 @@ class InstructionBlock(RowWriter):
             self.row(name, self.imaginary(to), self.pair_of(at, kind)[1])
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
-        at = [self.arena.at[a] for a in i.args]
+        at = self.arena.places_read(n, i)
         if i.prim.multi:
             self.awaited = 0
             self.several, self.arena.at[k] = (k, self.kinds.body(k, i).run(self, i, at)), at[0]

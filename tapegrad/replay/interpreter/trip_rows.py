@@ -236,7 +236,7 @@ class TripRows:
             for h in (arena.held[k] if k in arena.held else ())
             if id(h) in outside
         }
-        bases = [arena.view_of(arena.at[code[j][1].args[0]]) for j in self.loop.moving]
+        bases = [arena.view_of(arena.places_read(*each[j][::2])[0]) for j in self.loop.moving]
         return LoweredTrip(rows, self.tables, [arena.at[k] for k in self.column], block.listed, bases)
 
     def operands(self, t: int, begin: int) -> None:
@@ -249,8 +249,12 @@ class TripRows:
                 region = ArenaRegion(j in self.one)
                 region.until = self.end_of(j, begin - loop.period)
                 arena.held[k] = [region]
+        self.varying: dict = {}  # instruction -> its operands that are other constants in each trip -> places
         for c, (first, shape, strides, size, width) in self.constants.items():
-            arena.at[int(loop.operands[t, c])] = arena.laid_at(first + t * size, shape, strides, width)
+            which = int(loop.table.starts[begin]) + c
+            n = int(loop.table.reader[which])
+            places = self.varying.setdefault(n, {})
+            places[which - int(loop.table.starts[n])] = arena.laid_at(first + t * size, shape, strides, width)
 
     # --- all trips ---
 
