@@ -14,6 +14,7 @@ from .._core.arrays import F8, Holder, address, extent, is_array, memory_owner, 
 from .._core.errors import AliasError
 from .._core.primitive import SAMPLED, EndedTrace, view
 from .._core.scope import OPEN, WATCHERS
+from .._core.typing import Shape
 from .._core.variable import ArrayVariable, Subarray, Variable, View, bottom, new
 from .._dispatch import structured
 from . import array_subclasses, routes, threads
@@ -251,7 +252,7 @@ class ArrayCapture(Capture):
             self.meet(root, whole, self.arrays)
             self.strangers.append((root, whole))
             self.hold.append(owner)
-        return whole if (x.shape, x.strides) == (root.shape, root.strides) else view(whole, ("window", step))
+        return whole if (x.shape, x.strides) == (root.shape, root.strides) else chosen_elements(whole, *step)
 
     def within(self, x: Any) -> Any:
         """x as a view of an array that was captured before and holds all of it, found by address."""
@@ -297,8 +298,13 @@ def elements_of_root(whole: Variable, root: Any, x: Any, offset: int) -> View | 
         return None
     if not root.flags.c_contiguous:
         whole = view(whole, ("transpose", tuple(range(root.ndim))[::-1]))
-    kind = "sliding" if overlaps(x.shape, x.strides, size) else "window"
-    return view(whole, (kind, (x.shape, offset // size, tuple([stride // size for stride in x.strides]))))
+    return chosen_elements(whole, x.shape, offset // size, tuple([stride // size for stride in x.strides]))
+
+
+def chosen_elements(whole: Variable, shape: Shape, first: int, steps: Shape) -> View:
+    """Elements of `whole`, counted in C order."""
+    kind = "sliding" if overlaps(shape, steps, 1) else "window"
+    return view(whole, (kind, (shape, first, steps)))
 
 
 def field_at(owner: Any, place: int) -> Any:

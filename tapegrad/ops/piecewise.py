@@ -198,9 +198,12 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None):
     low, high = a_min if min is None else min, a_max if max is None else max
     if low is None and high is None:
         return copied(a)
-    if low is not None:
-        a = maximum(a, low)
-    return a if high is None else minimum(a, high)
+    for limit, extreme in ((low, maximum), (high, minimum)):
+        if limit is not None:
+            a = extreme(a, limit)
+            if a is NotImplemented:  # an operator would now ask the other operand
+                raise TypeError(f"numpy.clip: a limit is of {type(limit)}, which is no number or array")
+    return a
 
 
 # --- where ---

@@ -400,3 +400,17 @@ def test_random_programs(seed):
     scale = 1e-12 * np.max(np.abs(expected), initial=1.0)
     np.testing.assert_allclose(tg.jvp(make(float), (X,), (X,))[1], expected @ X, rtol=1e-11, atol=scale)
     np.testing.assert_allclose(tg.grad(make(float))(X), expected, rtol=1e-11, atol=scale)
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_windows_of_a_field_that_share_elements(name):
+    """An element in two windows takes the cotangents of both."""
+    field = np.zeros(3, [("a", float), ("b", float)])[name]
+    windows = np.lib.stride_tricks.sliding_window_view(field, 2)
+
+    def f(x):
+        field[...] = x * 0.8
+        return (windows * windows).sum()
+
+    x = np.array([0.3, 0.5, 0.7])
+    np.testing.assert_allclose(tg.grad(f)(x), 1.28 * x * [1.0, 2.0, 1.0])

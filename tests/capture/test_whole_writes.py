@@ -123,6 +123,31 @@ def test_bad_whole_writes_harm_nothing():
     assert np.allclose(tg.grad(lambda x: f(x, np.ones(4)))(X), 10 * X)
 
 
+RUNS = {
+    "eager": lambda f: tg.value_and_grad(f)(X)[0],
+    "recorded": lambda f: tg.prepare(f, X).value(X),
+    "batched": lambda f: tg.vmap(f)(X[None])[0],
+}
+
+
+@pytest.mark.parametrize("y", ["1.5", None, np.array(["1", "2", "3"]), "a", {}], ids=repr)
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_what_is_no_number_is_converted_as_numpy_converts_it(y, run):
+    def f(x):
+        b = x * 1.0
+        b[...] = y
+        return (b * x).sum()
+
+    plain = X.copy()
+    try:
+        plain[...] = y
+    except (ValueError, TypeError) as error:
+        with pytest.raises(type(error)):
+            run(f)
+    else:
+        np.testing.assert_array_equal(run(f), (plain * X).sum())
+
+
 @pytest.mark.parametrize("size", [1, 100, 1024, 1025, 5000])
 def test_a_number_among_large_arrays(size):
     """The cotangent of the number is one sum of products, as exact as NumPy's sum."""

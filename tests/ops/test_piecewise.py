@@ -129,6 +129,15 @@ def test_9_clip_at_the_edge(xp):
     close(gradient(xp, lambda x: np.clip(x, -1.0, 1.0), [-2.0, -1.0, 0.0, 1.0, 2.0]), [0, 0.5, 1, 0.5, 0])
 
 
+@pytest.mark.parametrize("clip", [lambda x, *limits: x.clip(*limits), lambda x, *limits: np.clip(x, *limits)])
+@pytest.mark.parametrize("limits", [("a",), (None, "a"), ({}, 1.0), (0.0, object())])
+def test_9_a_limit_that_is_no_number(clip, limits):
+    with pytest.raises(TypeError):
+        clip(np.ones(3), *limits)
+    with pytest.raises(TypeError):
+        tg.grad(lambda x: [clip(x, *limits), x.sum()][1])(np.ones(3))
+
+
 def test_10_where_guards(xp):
     """M9 and hard case 10."""
     close(gradient(xp, lambda x: np.where(x > 0, np.sqrt(x), 0.0), [0.0, -1.0, 4.0]), [0, 0, 0.25])

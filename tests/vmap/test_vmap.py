@@ -2,7 +2,10 @@
 
 import contextvars
 import ctypes
+import math
+import operator
 import random
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -426,6 +429,35 @@ def test_a_rule_that_takes_plain_arrays_is_swept_one_after_another():
 
 
 # --- branches ---
+
+
+@pytest.mark.parametrize("ask", [int, math.trunc, math.floor, math.ceil, operator.index])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x[0],
+        lambda x: x[0] * 1j,
+        lambda x: np.array(x[0]),
+        lambda x: np.array(x[0] * 1j),
+        lambda x: np.array([x[0]]),
+    ],
+)
+def test_a_value_on_which_all_samples_agree_has_the_class_of_a_plain_one(ask, make):
+    """NumPy answers for a number, and raises for an array without dimensions."""
+
+    def answer(x):
+        try:
+            answers.append(ask(make(x)))
+        except TypeError:
+            answers.append(TypeError)
+        return x.sum()
+
+    answers = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy 2.2 deprecates the conversion of a vector
+        answer(X[0])
+        tg.vmap(answer)(X[[0, 0]])
+    assert answers[1:] == answers[:1] * (len(answers) - 1) and len(answers) > 1
 
 
 def test_a_branch_on_which_all_samples_agree():

@@ -307,9 +307,8 @@ class Batch(Trace):
         raise BatchError(f"{self.call}: {callers_line()}: {what} that differs between samples{counts}{CURE}")
 
     def values(self, x: Any) -> Any:
-        return self.agreed(
-            x._slot, "a value is asked for (by `if`, an index, a count, a shape or a conversion)"
-        )
+        v = self.agreed(x._slot, "a value is asked for (by `if`, an index, a count, a shape or a conversion)")
+        return np.asarray(v) if isinstance(v, np.generic) and is_array(layout_of(x)) else v
 
     def truth(self, x: Any) -> Any:
         return bool(values_of(self.agreed(x._slot, "`if`, `while`, `and`, `or` or `not` on a condition")))

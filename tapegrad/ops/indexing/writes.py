@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import is_array, xp_of
+from ..._core.arrays import NUMBERS, is_array, xp_of
 from ..._core.errors import AliasError, DeviceError, DroppedDerivativeError, ShapeError
 from ..._core.foreign import ORDINARY, argument
 from ..._core.primitive import ASSIGN, hook, is_tracked, layout_of, values_of, write
@@ -50,6 +50,8 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             y = np.ma.getdata(y)  # as NumPy stores it in a plain array
         elif type(y) not in ORDINARY and not is_array(y) and hasattr(type(y), "__array__"):
             y = argument(y)
+        if type(y) not in NUMBERS and getattr(getattr(y, "dtype", None), "kind", "O") not in "biufc":
+            y = np.asarray(y).astype(here.dtype)  # a text, None, ...: NumPy converts each element
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
     given = layout_source(y) if isinstance(y, Variable) else y
     size = getattr(given, "shape", ())
