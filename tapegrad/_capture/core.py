@@ -377,6 +377,7 @@ BY_BASE: dict = {  # for classes derived from these
     Subarray: Shadow.subarray,
     type: Shadow.klass,
     BaseException: Shadow.exception,
+    types.ModuleType: Shadow.derived_module,
 }
 SHADOW_MAKERS.update({type(np.r_): lambda shadow, x: r_, type(np.c_): lambda shadow, x: c_})
 SHADOW_MAKERS.update(

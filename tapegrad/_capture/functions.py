@@ -26,7 +26,7 @@ from .builtin import (
 from .cached import CacheCapture
 from .class_reads import with_class_reads
 from .classes import InstanceState
-from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign
+from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign, is_user_class
 
 
 class Cell(Holder):
@@ -304,6 +304,13 @@ class FunctionCapture(Capture):
         if is_foreign(m.__name__):
             return LIBRARY.get(m, m)
         return ModuleShadow(self.globals_of(vars(m)))
+
+    def derived_module(self, m: Any) -> Any:
+        """An object of a class derived from that of modules.  A lazy import stands for the module of its name."""
+        real = sys.modules.get(m.__name__)
+        if type(real) is types.ModuleType:
+            return self(real)
+        return self.instance(m) if is_user_class(type(m)) else self.leave(m)
 
     def scope(self, m: Any) -> Any:
         """A module that an outer transform replaced already."""

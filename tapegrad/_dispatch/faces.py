@@ -69,6 +69,14 @@ def with_arrays_of(objects: tuple) -> list | None:
     return found if holds_variable(found) else None
 
 
+OF_OBJECTS = {"absolute": "__abs__", "negative": "__neg__"}
+
+
+def asks_object(x: Any, name: str) -> bool:
+    """Does NumPy call the method for a ufunc, as it does of each object of an object array?"""
+    return getattr(type(x), "__array_ufunc__", x) is None and hasattr(x, name)
+
+
 class UfuncFace:
     """The face of a ufunc, with its methods. `key`: NumPy's ufunc of the same meaning, if f is CuPy's.
     `device`: the CuPy module that has this function for CuPy arrays."""
@@ -85,6 +93,8 @@ class UfuncFace:
             return library_function(self.f, self.device, args)(*args, **kwargs)
         except (ValueError, TypeError):
             given = with_arrays_of(args)
+            if given is None and asks_object(args[0], OF_OBJECTS.get(self.__name__, self.__name__)):
+                return getattr(args[0], OF_OBJECTS.get(self.__name__, self.__name__))()
             if given is None:
                 raise
             return self(*given, **kwargs)

@@ -14,8 +14,9 @@ import scipy.sparse.linalg
 
 from ... import numpy as np
 from ..._core.arrays import is_array, xp_of
-from ..._core.primitive import primal_of
-from ..._core.registry import load
+from ..._core.primitive import is_subarray, primal_of
+from ..._core.registry import late, load
+from ..._core.scope import OPEN
 from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
 from ...ops.declare import axes_of, dtype, ndim, shape
@@ -271,7 +272,8 @@ class SparseMatrix(TrackedMatrix):
         out[...] = dense
         return out
 
-    todense = toarray
+    def todense(self, order=None, out=None):
+        return as_matrix(self, self.toarray(order, out)) if out is None else self.toarray(order, out)
 
     def diagonal(self, k=0):
         return element_or_zero(self._values, self._places.diagonal(k))
@@ -326,7 +328,7 @@ class SparseMatrix(TrackedMatrix):
             lines, to = (pattern.rows, (-1, 1)) if axes[0] else (pattern.cols, (1, -1))
             at = plain_np.arange(len(lines))
             y = mapped(values, map=Sums(lines, at, self.shape[1 - axes[0]], len(lines)))
-            y = np.reshape(y, to) if issubclass(type(self)._theirs, sps.spmatrix) else y
+            y = as_matrix(self, np.reshape(y, to)) if is_sparse_matrix(self) else y
         if out is None:
             return y
         out[...] = y
@@ -387,6 +389,8 @@ class SparseMatrix(TrackedMatrix):
             raise ValueError("Scalar operands are not allowed, use '*' instead")
         if is_sparse(other):
             return product(self, sparse(other))
+        if is_subarray(other):
+            return beside_matrix(other, self @ other._array)
         if not holds_tracked(self, other):
             return as_variable(self._plain() @ plain_argument(other))
         found = self._times(other, False)
@@ -395,6 +399,8 @@ class SparseMatrix(TrackedMatrix):
     def __rmatmul__(self, other):
         if is_sparse(other):
             return product(sparse(other), self)
+        if is_subarray(other):
+            return beside_matrix(other, other._array @ self)
         if not holds_tracked(self, other):
             return as_variable(plain_argument(other) @ self._plain())
         other = as_float_array(other, self._values)
@@ -423,14 +429,14 @@ class SparseMatrix(TrackedMatrix):
     def __mul__(self, other):
         return (
             self @ other
-            if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other)
+            if is_sparse_matrix(self) and not is_scalar_operand(other)
             else self.multiply(other)
         )
 
     def __rmul__(self, other):
         return (
             other @ self
-            if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other)
+            if is_sparse_matrix(self) and not is_scalar_operand(other)
             else self.multiply(other)
         )
 
@@ -476,7 +482,7 @@ class SparseMatrix(TrackedMatrix):
         return -self + other
 
     def __pow__(self, n):
-        return sparse_matrix_power(self, n) if issubclass(type(self)._theirs, sps.spmatrix) else self.power(n)
+        return sparse_matrix_power(self, n) if is_sparse_matrix(self) else self.power(n)
 
 
 def sparse_matrix_power(A: Any, n: int) -> Any:
@@ -641,6 +647,21 @@ def without_duplicates(values: Any, places: Any) -> SparseMatrix:
 
 def sparse(x: Any) -> SparseMatrix:
     return x._as_sparse() if isinstance(x, TrackedMatrix) else from_scipy(x)
+
+
+def as_matrix(A: SparseMatrix, dense: Any) -> Any:
+    """A dense result of A, a `numpy.matrix` if SciPy gives one, in code that is followed."""
+    return followed_matrix(dense) if is_sparse_matrix(A) else dense
+
+
+def beside_matrix(other: Any, dense: Any) -> Any:
+    """A product with an array of a subclass of ndarray."""
+    return followed_matrix(dense) if isinstance(other, plain_np.matrix) else dense
+
+
+def followed_matrix(dense: Any) -> Any:
+    on_host = xp_of(primal_of(dense)) is plain_np
+    return late.followed(plain_np.asmatrix)(dense) if on_host and OPEN.shadows else dense
 
 
 def is_sparse_matrix(*xs: Any) -> bool:
