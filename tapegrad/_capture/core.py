@@ -329,7 +329,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             or (getattr(x, "__module__", None) or "").partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx")
         ):
             return Shadow.library
-        return None
+        return Shadow.extension if kind.__name__ == "cython_function_or_method" else None
 
     def itself(self, x: Any) -> Any:
         return x

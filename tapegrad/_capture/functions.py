@@ -1,6 +1,7 @@
 """Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that
 they name."""
 
+import functools
 import gc
 import sys
 import types
@@ -238,7 +239,17 @@ class FunctionCapture(Capture):
             new = self(owner)
             if new is not owner:
                 return getattr(new, f.__name__)
-        return self.library(f)
+        found = self.library(f)
+        of_package = isinstance(f.__module__, str) and not is_foreign(f.__module__)
+        return self.extension(f) if found is f and of_package else found
+
+    def extension(self, f: Any) -> Any:
+        """A function of a package's extension module.  Of arrays that are not tracked it takes the memory."""
+
+        def call(*args, **kwargs):
+            return f(*args, **kwargs) if any_tracked((args, kwargs)) else f(*lend(args), **lend(kwargs))
+
+        return functools.update_wrapper(call, f)
 
     def cached(self, c: Any) -> Any:
         return CacheCapture(c, self)
