@@ -13,7 +13,9 @@ FUNCTIONS = {name: getattr(np, name, f) for name, f in numexpr.expressions.funct
 FUNCTIONS["complex"] = lambda a, b: a + 1j * b
 
 
-def evaluate(ex: Any, local_dict: Any = None, global_dict: Any = None, out: Any = None, **settings: Any) -> Any:
+def evaluate(
+    ex: Any, local_dict: Any = None, global_dict: Any = None, out: Any = None, **settings: Any
+) -> Any:
     """`numexpr.evaluate`, of arrays that may be tracked."""
     frame = sys._getframe(1)
     here = frame.f_locals if local_dict is None else local_dict
@@ -24,7 +26,9 @@ def evaluate(ex: Any, local_dict: Any = None, global_dict: Any = None, out: Any 
     if not holds_variable((tuple(values.values()), out)):
         return numexpr.evaluate(ex, values, {}, out, **settings)
     if settings.keys() - {"order", "casting", "sanitize", "optimization", "truediv", "disable_cache"}:
-        raise ArgumentError(f"numexpr.evaluate: {', '.join(settings)} with a tracked array; write the expression")
+        raise ArgumentError(
+            f"numexpr.evaluate: {', '.join(settings)} with a tracked array; write the expression"
+        )
     y = np.asarray(eval(code, {"__builtins__": {}}, values | FUNCTIONS))
     if out is None:
         return y

@@ -336,7 +336,9 @@ class IndexConcatenator:
     def as_matrix(self, y: Any, kind: str) -> Any:
         """What `np.r_["r", ...]` and `np.r_["c", ...]` make of the joined parts."""
         if not OPEN.shadows:
-            raise ArgumentError(f"numpy.r_[{kind!r}, ...] makes a matrix, which is not supported; use concatenate")
+            raise ArgumentError(
+                f"numpy.r_[{kind!r}, ...] makes a matrix, which is not supported; use concatenate"
+            )
         matrix = late.followed(np.asmatrix)(y)
         return matrix.T if ndim(y) == 1 and kind == "c" else matrix
 

@@ -428,16 +428,12 @@ class SparseMatrix(TrackedMatrix):
 
     def __mul__(self, other):
         return (
-            self @ other
-            if is_sparse_matrix(self) and not is_scalar_operand(other)
-            else self.multiply(other)
+            self @ other if is_sparse_matrix(self) and not is_scalar_operand(other) else self.multiply(other)
         )
 
     def __rmul__(self, other):
         return (
-            other @ self
-            if is_sparse_matrix(self) and not is_scalar_operand(other)
-            else self.multiply(other)
+            other @ self if is_sparse_matrix(self) and not is_scalar_operand(other) else self.multiply(other)
         )
 
     def __truediv__(self, other):

@@ -104,10 +104,6 @@ def normal_shock(x):
                      shockwave.m1_from_total_pressure_ratio(x[1]), shockwave.entropy_difference(x[0])])  # fmt: skip
 
 
-def cone(x):
-    return np.array(shockwave.mach_cone_angle_from_shock_angle(x[0], x[1]), float)
-
-
 def shock_solver(x):
     return np.ravel(solvers.shockwave_solver("mu", x[0], "theta", x[1]))
 
@@ -134,7 +130,6 @@ CALLS = [
     (ducts, np.array([0.6, 1.37])),
     (oblique, np.array([2.6, 14.0, 41.0])),
     (normal_shock, np.array([2.2, 0.61])),
-    (cone, np.array([2.6, 31.0])),
     (shock_solver, np.array([2.6, 14.0])),
     (deflections, np.array([1.7, 2.4, 3.6])),
 ]
