@@ -240,8 +240,8 @@ class FunctionCapture(Capture):
             if new is not owner:
                 return getattr(new, f.__name__)
         found = self.library(f)
-        of_package = isinstance(f.__module__, str) and not is_foreign(f.__module__)
-        return self.extension(f) if found is f and of_package else found
+        home = getattr(f, "__module__", None)
+        return self.extension(f) if found is f and isinstance(home, str) and not is_foreign(home) else found
 
     def extension(self, f: Any) -> Any:
         """A function of a package's extension module.  Of arrays that are not tracked it takes the memory."""
