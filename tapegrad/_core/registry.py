@@ -38,7 +38,10 @@ GIVEN = {
     "seen_with_fields": ("_dispatch.structured", ("ops.variable_methods",)),
     "with_subarrays": ("_dispatch.subarrays", ("ops.protocols",)),
     "shadowed": ("_capture.builtin", ("numpy", "stats")),
-    "followed": ("_capture.array_subclasses", ("_dispatch.faces", "_dispatch.subarrays", "_scipy.sparse.matrices")),
+    "followed": (
+        "_capture.array_subclasses",
+        ("_dispatch.faces", "_dispatch.subarrays", "_scipy.sparse.matrices"),
+    ),
     "gradient": ("_transforms.tape", ("ops.variable_methods",)),
     "backward": ("_transforms.tape", ("ops.variable_methods",)),
 }
