@@ -197,7 +197,7 @@ LOADED: dict[str, AnyTuple] = {
         ("numba.cuda.dispatcher", "numba.cuda.descriptor", "numba.cuda.compiler"), ("loops.numba_ir",)
     ),
     "scipy.stats": ("stats._families",),
-    "tapegrad._capture.expressions": ("_dispatch.stand_ins",),  # when numexpr is met
+    "tapegrad._scipy.expressions": ("_dispatch.stand_ins",),  # when numexpr is met
     "tapegrad._capture.tables": ("_capture.functions", "_dispatch.stand_ins"),  # when pandas is met
     # optional: pandas for tables of pandas data, a drawing library on request
     "pandas": (

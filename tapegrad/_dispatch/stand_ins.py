@@ -18,7 +18,7 @@ STAND_INS = {
     "scipy": "tapegrad.scipy",
     "cupyx.scipy": "tapegrad.scipy",
     "cupyx": "tapegrad.cupyx",
-    "numexpr": "tapegrad._capture.expressions",
+    "numexpr": "tapegrad._scipy.expressions",
 }
 
 

@@ -273,7 +273,7 @@ class SparseMatrix(TrackedMatrix):
         return out
 
     def todense(self, order=None, out=None):
-        return as_matrix(self, self.toarray(order, out)) if out is None else self.toarray(order, out)
+        return beside(self, self.toarray(order, out)) if out is None else self.toarray(order, out)
 
     def diagonal(self, k=0):
         return element_or_zero(self._values, self._places.diagonal(k))
@@ -328,7 +328,7 @@ class SparseMatrix(TrackedMatrix):
             lines, to = (pattern.rows, (-1, 1)) if axes[0] else (pattern.cols, (1, -1))
             at = plain_np.arange(len(lines))
             y = mapped(values, map=Sums(lines, at, self.shape[1 - axes[0]], len(lines)))
-            y = as_matrix(self, np.reshape(y, to)) if is_sparse_matrix(self) else y
+            y = beside(self, np.reshape(y, to)) if is_sparse_matrix(self) else y
         if out is None:
             return y
         out[...] = y
@@ -390,7 +390,7 @@ class SparseMatrix(TrackedMatrix):
         if is_sparse(other):
             return product(self, sparse(other))
         if is_subarray(other):
-            return beside_matrix(other, self @ other._array)
+            return beside(other, self @ other._array)
         if not holds_tracked(self, other):
             return as_variable(self._plain() @ plain_argument(other))
         found = self._times(other, False)
@@ -400,7 +400,7 @@ class SparseMatrix(TrackedMatrix):
         if is_sparse(other):
             return product(sparse(other), self)
         if is_subarray(other):
-            return beside_matrix(other, other._array @ self)
+            return beside(other, other._array @ self)
         if not holds_tracked(self, other):
             return as_variable(plain_argument(other) @ self._plain())
         other = as_float_array(other, self._values)
@@ -427,14 +427,12 @@ class SparseMatrix(TrackedMatrix):
         return matrix_of_elements(values, pattern, self, self.shape)
 
     def __mul__(self, other):
-        return (
-            self @ other if is_sparse_matrix(self) and not is_scalar_operand(other) else self.multiply(other)
-        )
+        whole = is_sparse_matrix(self) and not is_scalar_operand(other)
+        return self @ other if whole else self.multiply(other)
 
     def __rmul__(self, other):
-        return (
-            other @ self if is_sparse_matrix(self) and not is_scalar_operand(other) else self.multiply(other)
-        )
+        whole = is_sparse_matrix(self) and not is_scalar_operand(other)
+        return other @ self if whole else self.multiply(other)
 
     def __truediv__(self, other):
         if is_sparse(other):
@@ -645,19 +643,14 @@ def sparse(x: Any) -> SparseMatrix:
     return x._as_sparse() if isinstance(x, TrackedMatrix) else from_scipy(x)
 
 
-def as_matrix(A: SparseMatrix, dense: Any) -> Any:
-    """A dense result of A, a `numpy.matrix` if SciPy gives one, in code that is followed."""
-    return followed_matrix(dense) if is_sparse_matrix(A) else dense
-
-
-def beside_matrix(other: Any, dense: Any) -> Any:
-    """A product with an array of a subclass of ndarray."""
-    return followed_matrix(dense) if isinstance(other, plain_np.matrix) else dense
-
-
-def followed_matrix(dense: Any) -> Any:
-    on_host = xp_of(primal_of(dense)) is plain_np
-    return late.followed(plain_np.asmatrix)(dense) if on_host and OPEN.shadows else dense
+def beside(other: Any, dense: Any) -> Any:
+    """A dense result of `other`, a `numpy.matrix` if SciPy gives one, in code that is followed."""
+    if not OPEN.shadows or xp_of(primal_of(dense)) is not plain_np:
+        return dense
+    matrix = (
+        isinstance(other, plain_np.matrix) or isinstance(other, TrackedMatrix) and is_sparse_matrix(other)
+    )
+    return late.followed(plain_np.asmatrix)(dense) if matrix else dense
 
 
 def is_sparse_matrix(*xs: Any) -> bool:
