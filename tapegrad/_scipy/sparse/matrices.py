@@ -273,7 +273,7 @@ class SparseMatrix(TrackedMatrix):
         return out
 
     def todense(self, order=None, out=None):
-        return beside(self, self.toarray(order, out)) if out is None else self.toarray(order, out)
+        return beside(self, self.toarray(order, out))
 
     def diagonal(self, k=0):
         return element_or_zero(self._values, self._places.diagonal(k))
@@ -329,19 +329,17 @@ class SparseMatrix(TrackedMatrix):
             at = plain_np.arange(len(lines))
             y = mapped(values, map=Sums(lines, at, self.shape[1 - axes[0]], len(lines)))
             y = beside(self, np.reshape(y, to)) if is_sparse_matrix(self) else y
-        if out is None:
-            return y
-        out[...] = y
-        return out
+        if out is not None:
+            out[...] = y
+        return y if out is None else out
 
     def mean(self, axis=None, dtype=None, out=None):
         total = self.sum(axis)
         total = total / (math.prod(self.shape) // max(math.prod(shape(total)), 1))
         total = total if dtype is None else np.astype(total, dtype)
-        if out is None:
-            return total
-        out[...] = total
-        return out
+        if out is not None:
+            out[...] = total
+        return total if out is None else out
 
     def _with(self, f: Any) -> "SparseMatrix":
         """f of each element; f(0) = 0."""
