@@ -317,7 +317,7 @@ class FunctionCapture(Capture):
         return ModuleShadow(self.globals_of(vars(m)))
 
     def derived_module(self, m: Any) -> Any:
-        """An object of a class derived from that of modules.  A lazy import stands for the module so named."""
+        """An object of a class derived from that of modules.  A lazy import stands for its module."""
         real = sys.modules.get(m.__name__)
         if type(real) is types.ModuleType:
             return self(real)

@@ -429,8 +429,9 @@ class SparseMatrix(TrackedMatrix):
         return self @ other if whole else self.multiply(other)
 
     def __rmul__(self, other):
-        whole = is_sparse_matrix(self) and not is_scalar_operand(other)
-        return other @ self if whole else self.multiply(other)
+        return (
+            other @ self if is_sparse_matrix(self) and not is_scalar_operand(other) else self.multiply(other)
+        )
 
     def __truediv__(self, other):
         if is_sparse(other):
