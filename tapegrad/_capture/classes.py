@@ -46,6 +46,7 @@ from .deferred import (
 from .kinds import (
     EMPTY,
     NOTHING,
+    READ,
     REAL,
     SLOTS,
     Capture,
@@ -67,6 +68,7 @@ from .objects import parts_of
 from .type_queries import METAS
 
 METAS[ShadowMeta] = type
+OF_ARRAYS = "_tg_of_arrays"  # of a metaclass: the one that the function `of_arrays` makes of it
 abstract_methods = operator.attrgetter("__abstractmethods__")
 init_abstract = operator.attrgetter("_abc_init")(abc)
 
@@ -80,6 +82,31 @@ def seeing(meta: type) -> type:
     new = type(meta.__name__, (*above, meta), {"__module__": meta.__module__, "__slots__": ()})
     METAS[new] = meta
     return new
+
+
+class ArrayShadowMeta(ShadowMeta):
+    """The metaclass of shadows of subclasses of ndarray."""
+
+    def __call__(c, *args, **kwargs):
+        """`type.__call__` does not initialise what `__new__` makes as a subarray, because that is no instance
+        of the shadow."""
+        made: Any = super().__call__(*args, **kwargs)
+        if is_subarray(made) and not issubclass(type(made), c) and issubclass(type(made)._tg_of, c):
+            made.__init__(*args, **kwargs)
+        return made
+
+
+METAS[ArrayShadowMeta] = type
+
+
+def of_arrays(meta: type) -> type:
+    """The metaclass of shadows of subclasses of ndarray; `meta`: of their other shadows."""
+    if meta is ShadowMeta or issubclass(meta, ArrayShadowMeta):  # (of a class of an outer transform)
+        return ArrayShadowMeta if meta is ShadowMeta else meta
+    if OF_ARRAYS not in space_of(meta):
+        space = {"__module__": meta.__module__, "__slots__": (), READ: METAS.get(meta, meta)}
+        type.__setattr__(meta, OF_ARRAYS, type(meta.__name__, (meta, ArrayShadowMeta), space))
+    return space_of(meta)[OF_ARRAYS]
 
 
 def metaclass(bases: tuple, wanted: Any) -> Any:
@@ -249,6 +276,8 @@ class ClassCapture(Capture):
             return self.seen[id(c)]
         if not issubclass(meta, ShadowMeta):
             meta = seeing(meta)
+        if issubclass(c, np.ndarray):
+            meta = of_arrays(meta)
         new = self.pooled(c, meta, bases)
         if new is None:
             try:

@@ -329,7 +329,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             or (getattr(x, "__module__", None) or "").partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx")
         ):
             return Shadow.library
-        return None
+        return Shadow.extension if kind.__name__ == "cython_function_or_method" else None
 
     def itself(self, x: Any) -> Any:
         return x
@@ -377,6 +377,7 @@ BY_BASE: dict = {  # for classes derived from these
     Subarray: Shadow.subarray,
     type: Shadow.klass,
     BaseException: Shadow.exception,
+    types.ModuleType: Shadow.derived_module,
 }
 SHADOW_MAKERS.update({type(np.r_): lambda shadow, x: r_, type(np.c_): lambda shadow, x: c_})
 SHADOW_MAKERS.update(

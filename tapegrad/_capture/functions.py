@@ -1,6 +1,7 @@
 """Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that
 they name."""
 
+import functools
 import gc
 import sys
 import types
@@ -26,7 +27,7 @@ from .builtin import (
 from .cached import CacheCapture
 from .class_reads import with_class_reads
 from .classes import InstanceState
-from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign
+from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign, is_user_class
 
 
 class Cell(Holder):
@@ -238,7 +239,17 @@ class FunctionCapture(Capture):
             new = self(owner)
             if new is not owner:
                 return getattr(new, f.__name__)
-        return self.library(f)
+        found = self.library(f)
+        home = getattr(f, "__module__", None)
+        return self.extension(f) if found is f and isinstance(home, str) and not is_foreign(home) else found
+
+    def extension(self, f: Any) -> Any:
+        """A function of a package's extension module.  Of arrays that are not tracked it takes the memory."""
+
+        def call(*args, **kwargs):
+            return f(*args, **kwargs) if any_tracked((args, kwargs)) else f(*lend(args), **lend(kwargs))
+
+        return functools.update_wrapper(call, f)
 
     def cached(self, c: Any) -> Any:
         return CacheCapture(c, self)
@@ -304,6 +315,13 @@ class FunctionCapture(Capture):
         if is_foreign(m.__name__):
             return LIBRARY.get(m, m)
         return ModuleShadow(self.globals_of(vars(m)))
+
+    def derived_module(self, m: Any) -> Any:
+        """An object of a class derived from that of modules.  A lazy import stands for its module."""
+        real = sys.modules.get(m.__name__)
+        if type(real) is types.ModuleType:
+            return self(real)
+        return self.instance(m) if is_user_class(type(m)) else self.leave(m)
 
     def scope(self, m: Any) -> Any:
         """A module that an outer transform replaced already."""

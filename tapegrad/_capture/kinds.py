@@ -23,7 +23,7 @@ from .._dispatch.stand_ins import module_of as module_of
 NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
 FOREIGN = NUMERIC | sys.stdlib_module_names | {
     "torch", "jax", "jaxlib", "tensorflow", "pandas", "matplotlib", "pytest", "_pytest", "hypothesis", "tqdm",
-    "h5py",
+    "h5py", "numexpr",
 }  # fmt: skip
 # Classes of the standard library that hold the user's objects as attributes, and nothing else that matters.
 HELD = frozenset((

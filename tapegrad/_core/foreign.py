@@ -150,6 +150,8 @@ def argument(x: Any) -> Any:
         return argument(x.to_numpy())
     if library in REMEDIES and (hasattr(x, "dtype") or hasattr(x, "__array__")):
         raise refuse_foreign(x, REMEDIES[library])
+    if kind is range:
+        return np.asarray(x)
     return argument(x.__array__()) if hasattr(kind, "__array__") else x
 
 
@@ -174,7 +176,7 @@ def operand(x: Any) -> Any:
     for number in (int, float, complex):
         if issubclass(kind, number):
             return number(x)
-    return argument(x) if hasattr(kind, "__array__") else NotImplemented
+    return argument(x) if kind is range or hasattr(kind, "__array__") else NotImplemented
 
 
 def numbers_of(x: np.ndarray) -> Any:

@@ -38,7 +38,10 @@ GIVEN = {
     "seen_with_fields": ("_dispatch.structured", ("ops.variable_methods",)),
     "with_subarrays": ("_dispatch.subarrays", ("ops.protocols",)),
     "shadowed": ("_capture.builtin", ("numpy", "stats")),
-    "followed": ("_capture.array_subclasses", ("_dispatch.subarrays",)),
+    "followed": (
+        "_capture.array_subclasses",
+        ("_dispatch.faces", "_dispatch.subarrays", "_scipy.sparse.matrices"),
+    ),
     "gradient": ("_transforms.tape", ("ops.variable_methods",)),
     "backward": ("_transforms.tape", ("ops.variable_methods",)),
 }
@@ -194,6 +197,7 @@ LOADED: dict[str, AnyTuple] = {
         ("numba.cuda.dispatcher", "numba.cuda.descriptor", "numba.cuda.compiler"), ("loops.numba_ir",)
     ),
     "scipy.stats": ("stats._families",),
+    "tapegrad._scipy.expressions": ("_dispatch.stand_ins",),  # when numexpr is met
     "tapegrad._capture.tables": ("_capture.functions", "_dispatch.stand_ins"),  # when pandas is met
     # optional: pandas for tables of pandas data, a drawing library on request
     "pandas": (

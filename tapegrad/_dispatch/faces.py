@@ -20,7 +20,8 @@ from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.foreign import ORDINARY, argument
 from .._core.primitive import holds_subarray, holds_variable, is_subarray, layout_of
-from .._core.registry import load
+from .._core.registry import late, load
+from .._core.scope import OPEN
 from .._core.variable import FLOAT, HANDLES, SUBARRAYS, ArrayVariable, Elements, Variable
 from ..ops.creation import CREATORS, arange, array, as_variable, linspace, on_device_result, room
 from ..ops.cupy_calls import translation_of
@@ -69,6 +70,14 @@ def with_arrays_of(objects: tuple) -> list | None:
     return found if holds_variable(found) else None
 
 
+OF_OBJECTS = {"absolute": "__abs__", "negative": "__neg__"}
+
+
+def asks_object(x: Any, name: str) -> bool:
+    """Does NumPy call the method for a ufunc, as it does of each object of an object array?"""
+    return getattr(type(x), "__array_ufunc__", x) is None and hasattr(x, name)
+
+
 class UfuncFace:
     """The face of a ufunc, with its methods. `key`: NumPy's ufunc of the same meaning, if f is CuPy's.
     `device`: the CuPy module that has this function for CuPy arrays."""
@@ -85,6 +94,8 @@ class UfuncFace:
             return library_function(self.f, self.device, args)(*args, **kwargs)
         except (ValueError, TypeError):
             given = with_arrays_of(args)
+            if given is None and asks_object(args[0], OF_OBJECTS.get(self.__name__, self.__name__)):
+                return getattr(args[0], OF_OBJECTS.get(self.__name__, self.__name__))()
             if given is None:
                 raise
             return self(*given, **kwargs)
@@ -310,25 +321,26 @@ class IndexConcatenator:
         if not holds_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
             return as_variable(self.real[at])
         axis, ndmin, trans1d = self.directions
-        if isinstance(parts[0], str):
-            try:
-                given = [int(n) for n in parts[0].split(",")]
-            except ValueError:
-                raise ArgumentError(
-                    f"numpy.r_[{parts[0]!r}, ...] makes a matrix, which is not supported; use concatenate"
-                ) from None
-            (axis, ndmin, trans1d), parts = (
-                [*given, axis, ndmin, trans1d][: len(given)] + [axis, ndmin, trans1d][len(given) :],
-                parts[1:],
-            )
+        kind = parts[0] if isinstance(parts[0], str) else ""
+        parts = parts[1:] if kind else parts
+        if kind in ("r", "c"):
+            return self.as_matrix(self.joined(parts, axis, ndmin, trans1d), kind)
+        given = [int(n) for n in kind.split(",")] if kind else []
+        return self.joined(parts, *given, *(axis, ndmin, trans1d)[len(given) :])
+
+    def joined(self, parts: tuple, axis: int, ndmin: int, trans1d: int) -> Any:
         xs = [self.arranged(self.range_of(p) if isinstance(p, slice) else p, ndmin, trans1d) for p in parts]
-        return concatenate(
-            xs,
-            axis,
-            np.result_type(
-                *[p if type(p) in NUMBERS else dtype_of(x) for x, p in zip(xs, parts, strict=True)]
-            ),
-        )
+        kinds = [p if type(p) in NUMBERS else dtype_of(x) for x, p in zip(xs, parts, strict=True)]
+        return concatenate(xs, axis, np.result_type(*kinds))
+
+    def as_matrix(self, y: Any, kind: str) -> Any:
+        """What `np.r_["r", ...]` and `np.r_["c", ...]` make of the joined parts."""
+        if not OPEN.shadows:
+            raise ArgumentError(
+                f"numpy.r_[{kind!r}, ...] makes a matrix, which is not supported; use concatenate"
+            )
+        matrix = late.followed(np.asmatrix)(y)
+        return matrix.T if ndim(y) == 1 and kind == "c" else matrix
 
     @staticmethod
     def range_of(p: slice) -> Any:

@@ -18,6 +18,7 @@ STAND_INS = {
     "scipy": "tapegrad.scipy",
     "cupyx.scipy": "tapegrad.scipy",
     "cupyx": "tapegrad.cupyx",
+    "numexpr": "tapegrad._scipy.expressions",
 }
 
 
@@ -25,7 +26,7 @@ STAND_INS = {
 OF_SUBCLASSES = ("numpy.ma", "numpy.matrixlib", "scipy.stats.mstats", "scipy.stats._mstats")
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of all classes that Python code made
 MATRICES = frozenset((id(np.matrix), id(np.asmatrix), id(np.bmat)))
-ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx", *MODULES))
+ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx", "numexpr", *MODULES))
 FOUND: dict = {}  # module name -> its stand-in
 
 
@@ -33,7 +34,7 @@ def module_stand_in(name: str) -> Any:
     """The stand-in for a module name, or None. 'scipy.linalg' is the attribute `linalg` of
     tapegrad.scipy."""
     name = name.replace("numpy._core.numeric", "numpy")
-    for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy", "cupyx"):
+    for theirs in STAND_INS:
         if name == theirs or name.startswith(theirs + "."):
             ours: Any = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
             for part in name[len(theirs) + 1 :].split(".") if name != theirs else []:

@@ -350,3 +350,48 @@ def test_functions_of_subclasses_and_of_arrays():
     value, gradient = tg.value_and_grad(f)(x)
     assert float(value) == pytest.approx(float(f(x)), rel=1e-12)
     assert gradient @ v == pytest.approx((f(x + 1e-6 * v) - f(x - 1e-6 * v)) / 2e-6, rel=1e-7)
+
+
+class Filled(np.ndarray):
+    """`__init__` writes the array that `__new__` has made."""
+
+    def __new__(cls, values):
+        return np.empty(np.shape(values)).view(cls)
+
+    def __init__(self, values):
+        self.plain[:] = values
+
+    @property
+    def plain(self):
+        return self.view(np.ndarray)
+
+
+class Doubled(Filled):
+    def __init__(self, values):
+        super().__init__(values)
+        self *= 2
+
+
+class Tripling(type):
+    def __call__(cls, *args):
+        return super().__call__(*args) * 3
+
+
+class Tripled(np.ndarray, metaclass=Tripling):
+    def __new__(cls, values):
+        return np.empty(np.shape(values)).view(cls)
+
+    def __init__(self, values):
+        self[:] = values
+
+
+@pytest.mark.parametrize("kind, factor", [(Filled, 1.0), (Doubled, 2.0), (Tripled, 3.0)])
+def test_an_array_is_initialised(kind, factor):
+    def f(x):
+        return np.sum(np.asarray(kind(x)) ** 2), type(kind(x)) is kind
+
+    (value, same), gradient = tg.value_and_grad(f, has_aux=True)(X)
+    assert value == pytest.approx(factor**2 * np.sum(X**2)) and same
+    np.testing.assert_allclose(gradient, 2 * factor**2 * X)
+    _, tangent = tg.jvp(lambda x: f(x)[0], (X,), (np.ones(4),))
+    assert tangent == pytest.approx(2 * factor**2 * np.sum(X))

@@ -27,6 +27,12 @@ def kalman_filter(x):
     return s[0, 0] + P[1, 1]
 
 
+def placed(x):
+    H = np.zeros((2, 3))
+    H[:, [0, 2]] = square(x).T
+    return H
+
+
 def stored(x):
     A = np.matrix(np.zeros((2, 2)))
     A[0, :], A[1, 0] = x[:2], x[2]
@@ -64,6 +70,11 @@ PROGRAMS = {
     "lists": lambda x: np.array(square(x).tolist()) ** 2 + np.dot(M, square(x)) + square(x).dot(M),
     "a place": lambda x: np.asarray(square(x))[0, square(x).argmax(1)[0, 0]] ** 2,
     "a Kalman filter": kalman_filter,
+    "elements of a sparse matrix": lambda x: (SPARSE * x[0]).todense().flatten() * np.asmatrix(x).T,
+    "sums of a sparse matrix": lambda x: (SPARSE * x[0]).sum(axis=0) * square(x),
+    "products with a sparse matrix": lambda x: SPARSE * square(x) + square(x) * (SPARSE * x[1]),
+    "ufuncs of sparse matrices": lambda x: np.sqrt(SPARSE * x[0]) * np.abs(SPARSE * -x[1]) * square(x),
+    "stored in an array": placed,
 }
 
 

@@ -1,6 +1,8 @@
 """Packages from PyPI that nobody here wrote, differentiated as they are installed: a Kalman filter class that
 writes its attributes, and Runge-Kutta methods with work arrays."""
 
+import importlib
+import types
 import warnings
 
 import numpy as np
@@ -175,3 +177,43 @@ def test_adaptive_runge_kutta():
     close(value, f(PARAMETERS))
     v = np.array([0.3, -0.5, 1.0, 0.2])
     close(tg.jvp(f, (PARAMETERS,), (v,))[1], gradient @ v, rtol=1e-10)
+
+
+class LazyModule(types.ModuleType):
+    """Looks a module up when an attribute is read."""
+
+    def __getattribute__(self, name):
+        own = types.ModuleType.__getattribute__(self, "__name__")
+        return own if name == "__name__" else getattr(importlib.import_module(own), name)
+
+
+lazy_signal, lazy_numpy = LazyModule("scipy.signal"), LazyModule("numpy")
+
+
+def test_lazy_imports():
+    def f(x):
+        y = lazy_signal.lfilter([1.0, x[0]], [1.0, -0.5], lazy_numpy.cos(x))
+        return lazy_numpy.sum(y**2)
+
+    x = np.array([0.3, 0.8, -0.4])
+    value, gradient = tg.value_and_grad(f)(x)
+    assert value == pytest.approx(float(f(x)), rel=1e-12)
+    np.testing.assert_allclose(gradient, differences(f, x), rtol=1e-6)
+
+
+def test_an_extension_module_reads_arrays_that_are_not_tracked():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of packages that statsmodels imports
+        from statsmodels.nonparametric.smoothers_lowess import lowess
+
+    t = np.linspace(0.0, 1.0, 20)
+
+    def f(x):
+        made = np.sin(3.0 * t) + 0.1 * np.cos(40.0 * t)
+        return np.sum((lowess(made, t, frac=0.5)[:, 1] - x) ** 2)
+
+    value, slope = tg.value_and_grad(f)(0.3)
+    assert value == pytest.approx(float(f(0.3)), rel=1e-12)
+    assert slope == pytest.approx((f(0.3 + 1e-5) - f(0.3 - 1e-5)) / 2e-5, rel=1e-7)
+    with pytest.raises(tg.errors.NoRuleError):
+        tg.grad(lambda x: np.sum(lowess(x * t, t, frac=0.5)[:, 1]))(0.3)

@@ -521,3 +521,25 @@ def test_in_place_result_must_fit(xp):
         return w.sum()
 
     tg.grad(tg.Const(f))(xp.asarray(X))
+
+
+RANGES = {
+    "operators": lambda z: np.sum(range(3) - z * (range(3) * z)),
+    "ufuncs": lambda z: np.sum(np.multiply(z, range(3))) + np.sum(scipy.special.jv(range(3), z)),
+    "whole orders": lambda z: np.sum(scipy.special.spherical_yn(range(3), z)),
+    "functions": lambda z: (
+        np.dot(range(3), z) + np.sum(np.where(z > 1, range(3), z)) + np.trapezoid(z, range(3))
+    ),
+    "indices and axes": lambda z: (
+        z[range(2)] @ np.transpose(np.outer(z, z), range(1, -1, -1))[range(2), range(2)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_ranges_are_arrays(name):
+    f, z, h = RANGES[name], np.array([0.7, 1.3, 1.9]), 1e-5
+    value, gradient = tg.value_and_grad(f)(z)
+    assert value == pytest.approx(float(f(z)), rel=1e-12)
+    wanted = [(f(z + h * e) - f(z - h * e)) / (2 * h) for e in np.eye(3)]
+    np.testing.assert_allclose(gradient, wanted, rtol=1e-7, atol=1e-8)

@@ -314,8 +314,23 @@ def test_r_and_c_join_as_numpys(name, parts):
 def test_r_with_tracked_ends_of_a_range():
     y, t = tg.jvp(lambda x: np.r_[0.5:x:3j, x], (2.5,), (1.0,))
     assert np.allclose(y, [0.5, 1.5, 2.5, 2.5]) and np.allclose(t, [0.0, 0.5, 1.0, 1.0])
-    with pytest.raises(ArgumentError, match=r"numpy\.r_\['r'"):
-        tg.grad(lambda x: np.r_["r", x].sum())(VECTOR)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("kind, row", [("r", True), ("c", False)])
+def test_r_makes_matrices(kind, row):
+    def f(x):
+        y = np.r_[kind, 2.0 * x, 1.0]
+        return np.asarray(y), isinstance(y, np.matrix)
+
+    y, t = tg.jvp(lambda x: f(x)[0], (VECTOR,), (VECTOR,))
+    joined = np.concatenate([2.0 * VECTOR, [1.0]])
+    to = (1, -1) if row else (-1, 1)
+    np.testing.assert_array_equal(y, joined.reshape(to))
+    np.testing.assert_array_equal(t, np.concatenate([2.0 * VECTOR, [0.0]]).reshape(to))
+    assert tg.vjp(f, VECTOR, has_aux=True)[-1] is True
+    with tg.Tape() as tape, pytest.raises(ArgumentError, match=r"numpy\.r_\['r'"):
+        tg.numpy.r_["r", tape.watch(VECTOR)]
 
 
 @pytest.mark.parametrize("classes, most", [(set(), 4), ({type("Other", (), {})}, 5)])

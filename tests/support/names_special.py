@@ -160,6 +160,7 @@ LINES = [
         numpy_only=True,
         covers=("_binom_pmf", "_binom_cdf", "_binom_sf"),
     ),
+    plain("_ncx2_sf", sp._ufuncs._ncx2_sf, 2 + P, 1.5 + P, P, covers=("_ncx2_sf",)),
     case(
         "_binom_ppf and its kin",
         lambda q, p: p * sum([getattr(sp._ufuncs, name)(q, 3.0, p) for name in WHOLE_QUANTILES]),

@@ -40,6 +40,21 @@ REFUSED = {
         "a hash of the bytes of an array",
         "last_choices.solid eighth_optics.point_spread eighth_optics.strehl eighth_optics.fresnel eighth_optics.polarised",
     ),
+    **of(
+        "windows of tables",
+        "ninth_series.momentum ninth_series.moving_averages ninth_series.bands ninth_series.volume",
+    ),
+    **of("`x.shape = ...` of an array that was written", "ninth_series.multitaper"),
+    **of(
+        "an object array of arrays",
+        "ninth_series.point_source ninth_series.wave_field_synthesis ninth_series.ambisonics",
+    ),
+    **of("numbers of mpmath", "ninth_samples.heavy_tails ninth_samples.stretched"),
+    **of("an array of integers is written", "ninth_grids.direct_current ninth_grids.power_flow"),
+    **of(
+        "second order of eigenvectors: nan with a warning",
+        "ninth_shapes.head_positions ninth_samples.rotated",
+    ),
     **of("sympy runs in the function", "eighth_models.log_likelihood eighth_models.kinetics"),
     **of("a whole array with fields", "fifth_motion.lorentz_arrays"),
     **of("a gufunc of Numba", "fresh_scores.older_ensemble"),

@@ -14,8 +14,9 @@ import scipy.sparse.linalg
 
 from ... import numpy as np
 from ..._core.arrays import is_array, xp_of
-from ..._core.primitive import primal_of
-from ..._core.registry import load
+from ..._core.primitive import is_subarray, primal_of
+from ..._core.registry import late, load
+from ..._core.scope import OPEN
 from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
 from ...ops.declare import axes_of, dtype, ndim, shape
@@ -271,7 +272,8 @@ class SparseMatrix(TrackedMatrix):
         out[...] = dense
         return out
 
-    todense = toarray
+    def todense(self, order=None, out=None):
+        return beside(self, self.toarray(order, out))
 
     def diagonal(self, k=0):
         return element_or_zero(self._values, self._places.diagonal(k))
@@ -326,20 +328,18 @@ class SparseMatrix(TrackedMatrix):
             lines, to = (pattern.rows, (-1, 1)) if axes[0] else (pattern.cols, (1, -1))
             at = plain_np.arange(len(lines))
             y = mapped(values, map=Sums(lines, at, self.shape[1 - axes[0]], len(lines)))
-            y = np.reshape(y, to) if issubclass(type(self)._theirs, sps.spmatrix) else y
-        if out is None:
-            return y
-        out[...] = y
-        return out
+            y = beside(self, np.reshape(y, to)) if is_sparse_matrix(self) else y
+        if out is not None:
+            out[...] = y
+        return y if out is None else out
 
     def mean(self, axis=None, dtype=None, out=None):
         total = self.sum(axis)
         total = total / (math.prod(self.shape) // max(math.prod(shape(total)), 1))
         total = total if dtype is None else np.astype(total, dtype)
-        if out is None:
-            return total
-        out[...] = total
-        return out
+        if out is not None:
+            out[...] = total
+        return total if out is None else out
 
     def _with(self, f: Any) -> "SparseMatrix":
         """f of each element; f(0) = 0."""
@@ -383,6 +383,8 @@ class SparseMatrix(TrackedMatrix):
             raise ValueError("Scalar operands are not allowed, use '*' instead")
         if is_sparse(other):
             return product(self, sparse(other))
+        if is_subarray(other):
+            return beside(other, self @ other._array)
         if not holds_tracked(self, other):
             return as_variable(self._plain() @ plain_argument(other))
         found = self._times(other, False)
@@ -391,6 +393,8 @@ class SparseMatrix(TrackedMatrix):
     def __rmatmul__(self, other):
         if is_sparse(other):
             return product(sparse(other), self)
+        if is_subarray(other):
+            return beside(other, other._array @ self)
         if not holds_tracked(self, other):
             return as_variable(plain_argument(other) @ self._plain())
         other = as_float_array(other, self._values)
@@ -417,17 +421,12 @@ class SparseMatrix(TrackedMatrix):
         return matrix_of_elements(values, pattern, self, self.shape)
 
     def __mul__(self, other):
-        return (
-            self @ other
-            if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other)
-            else self.multiply(other)
-        )
+        whole = is_sparse_matrix(self) and not is_scalar_operand(other)
+        return self @ other if whole else self.multiply(other)
 
     def __rmul__(self, other):
         return (
-            other @ self
-            if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other)
-            else self.multiply(other)
+            other @ self if is_sparse_matrix(self) and not is_scalar_operand(other) else self.multiply(other)
         )
 
     def __truediv__(self, other):
@@ -472,7 +471,7 @@ class SparseMatrix(TrackedMatrix):
         return -self + other
 
     def __pow__(self, n):
-        return sparse_matrix_power(self, n) if issubclass(type(self)._theirs, sps.spmatrix) else self.power(n)
+        return sparse_matrix_power(self, n) if is_sparse_matrix(self) else self.power(n)
 
 
 def by_columns(f: Any, values: Any, x: Any, **settings: Any) -> Any:
@@ -644,6 +643,16 @@ def without_duplicates(values: Any, places: Any) -> SparseMatrix:
 
 def sparse(x: Any) -> SparseMatrix:
     return x._as_sparse() if isinstance(x, TrackedMatrix) else from_scipy(x)
+
+
+def beside(other: Any, dense: Any) -> Any:
+    """A dense result of `other`, a `numpy.matrix` if SciPy gives one, in code that is followed."""
+    if not OPEN.shadows or xp_of(primal_of(dense)) is not plain_np:
+        return dense
+    matrix = (
+        isinstance(other, plain_np.matrix) or isinstance(other, TrackedMatrix) and is_sparse_matrix(other)
+    )
+    return late.followed(plain_np.asmatrix)(dense) if matrix else dense
 
 
 def is_sparse_matrix(*xs: Any) -> bool:

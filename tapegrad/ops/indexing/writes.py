@@ -7,7 +7,7 @@ import numpy as np
 from ..._core.arrays import NUMBERS, is_array, xp_of
 from ..._core.errors import AliasError, DeviceError, DroppedDerivativeError, ShapeError
 from ..._core.foreign import ORDINARY, argument
-from ..._core.primitive import ASSIGN, hook, is_tracked, layout_of, values_of, write
+from ..._core.primitive import ASSIGN, hook, is_subarray, is_tracked, layout_of, values_of, write
 from ..._core.variable import HANDLES, ArrayVariable, Elements, Variable, View
 from .. import shaping as s
 from ..creation import on_device
@@ -44,6 +44,8 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     if type(y) not in HANDLES:  # (`isinstance` would ask a Variable for its class)
         if isinstance(y, (list, tuple)):
             y = array_beside(x, y)
+        elif is_subarray(y):
+            y = y._array
         elif isinstance(y, Elements):
             y = y.plain_elements()
         elif isinstance(y, np.ma.MaskedArray) and y.ndim:

@@ -59,11 +59,17 @@ def chndtr_by_df(out, x, df, nc):
     return 0.5 * mixed(lambda j, x, df: gamma_moment(0.5 * df + j, 0.5 * x, n=1), nc, x, df)
 
 
-chndtr = special_function(
-    sp.chndtr,
+CHNDTR_SLOPES = (
     lambda out, x, df, nc: chndtr_density(x, df, nc),
     chndtr_by_df,
     lambda out, x, df, nc: -chndtr_density(x, df + 2.0, nc),
+)
+chndtr = special_function(sp.chndtr, *CHNDTR_SLOPES)
+special_function(  # which scipy.stats calls
+    sp._ufuncs._ncx2_sf,
+    *[lambda out, x, df, nc, slope=slope: -slope(out, x, df, nc) for slope in CHNDTR_SLOPES],
+    body=sp._ufuncs._ncx2_sf,
+    name="_ncx2_sf",
 )
 chndtrix = inverse(sp.chndtrix, chndtr, 0, 0)
 chndtridf = inverse(sp.chndtridf, chndtr, 1, 1)
