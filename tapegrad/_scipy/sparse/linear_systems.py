@@ -27,8 +27,8 @@ from ..namespaces import (
     plain_argument,
     refusal_text,
 )
-from .matrices import FACES, LINALG, SparseMatrix, by_columns, is_device_matrix, is_sparse, sparse
-from .products import sparse_solution
+from .matrices import FACES, LINALG, SparseMatrix, is_device_matrix, is_sparse, sparse
+from .products import by_columns, sparse_solution
 
 FOLLOWED = Follower(
     "scipy.sparse.linalg",

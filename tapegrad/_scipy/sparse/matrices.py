@@ -35,7 +35,7 @@ from ..namespaces import (
     refusal_text,
     unchanged,
 )
-from .products import SparsityPattern, sparse_product
+from .products import SparsityPattern, by_columns, sparse_product
 
 SPARSE = SciPyNamespace(sps, "cupyx.scipy.sparse")
 LINALG = SciPyNamespace(scipy.sparse.linalg, "cupyx.scipy.sparse.linalg")
@@ -472,13 +472,6 @@ class SparseMatrix(TrackedMatrix):
 
     def __pow__(self, n):
         return sparse_matrix_power(self, n) if is_sparse_matrix(self) else self.power(n)
-
-
-def by_columns(f: Any, values: Any, x: Any, **settings: Any) -> Any:
-    """f, which acts on the last axis, of a vector or of each column of a matrix."""
-    if ndim(x) == 1:
-        return f(values, x, **settings)
-    return np.transpose(f(np.reshape(values, (1, -1)), np.transpose(x), **settings))
 
 
 def sparse_matrix_power(A: Any, n: int) -> Any:

@@ -15,8 +15,9 @@ import scipy.sparse.linalg
 from ..._core.arrays import same_bits, xp_of
 from ..._core.errors import SingularError
 from ..._core.registry import load
-from ...ops.declare import primitive, rules
-from ...ops.products import bilinear_forward
+from ...ops.declare import ndim, primitive, rules
+from ...ops.products import T, bilinear_forward
+from ...ops.shaping import reshape
 from ..linear_maps import shared
 
 KEPT_FACTORISATIONS = 4  # factorisations
@@ -172,3 +173,8 @@ def solution_pull(g, out, need, data, b, pattern, back):
 
 
 rules(sparse_solution, joint=solution_pull, jvp=solution_push)
+
+
+def by_columns(f: Any, values: Any, x: Any, **settings: Any) -> Any:
+    """f, which acts on the last axis, of a vector or of each column of a matrix."""
+    return f(values, x, **settings) if ndim(x) == 1 else T(f(reshape(values, to=(1, -1)), T(x), **settings))

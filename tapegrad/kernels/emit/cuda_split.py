@@ -17,8 +17,8 @@ import numpy as np
 from .cuda import CudaText, KernelSignature, bits_for
 from .lower import CHUNK, LoweredProgram
 
-# One warp of a block adds a tile of chunks, in order. The others move later tiles to shared memory; a load has
-# the time of GATHER_AHEAD tiles to arrive in its register.
+# One warp of a block adds a tile of chunks, in order. The others move later tiles to shared memory. A load
+# has the time of GATHER_AHEAD tiles to arrive in its register.
 GATHER_ROWS, GATHER_THREADS = 32, 512  # of a block; a warp has a lane for each row
 GATHER_AHEAD = 4  # an even number
 GATHER = """typedef long long i64;
