@@ -51,9 +51,21 @@ class ModelMatrices:
         return field[t] if name in self.varying else field
 
     def host(self, t: int, name: str) -> numpy.ndarray:
-        """Return the numbers of a field on the host, for decisions about structure."""
+        """Return the numbers of a field on the host, for decisions about structure; under `vmap` those of the
+        first sample."""
         field = self.at(t, name)
-        return field if type(field) is numpy.ndarray else to_host(value(field))
+        return field if type(field) is numpy.ndarray else to_host(_of_first_sample(value(field)))
+
+    @property
+    def hidden(self) -> bool:
+        """Return whether transition or observation matrix differ between the samples of a `vmap`."""
+        return any([isinstance(primal_of(x), Variable) for x in (self.T, self.Z)])
+
+
+def _of_first_sample(x: Any) -> Any:
+    while isinstance(x := primal_of(x), Variable) and x._trace.visibility == SAMPLED:
+        x = x._trace.sample(x, 0)
+    return x
 
 
 def call_data(call: str, model: LinearGaussian, y: Any) -> Observations:
@@ -189,6 +201,7 @@ def _first_state(
 
 
 SMALL_STATE_COUNT = 3  # states up to which P = T P T' + Q is solved as m^2 equations
+HIDDEN_DOUBLINGS = 40  # enough for eigenvalues up to 1 - 2e-11
 
 
 def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
@@ -199,12 +212,11 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
         if shown is not None and not _settles(shown):
             raise _not_stationary(shown)
         P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
-        return _nan_unless(
-            lambda T: np.max(np.abs(np.linalg.eigvals(np.where(np.isfinite(T), T, 2.0)))) < 1.0,
-            T,
-            (P + P.T) * 0.5,
-        )
+        return _nan_unless(lambda T: _is_small(_doubled(T, T)[0]), T, (P + P.T) * 0.5)
     A, P = T, Q
+    if isinstance(primal_of(T), Variable):  # by `vmap`
+        A, P = _doubled(T, Q)
+        return _nan_unless(_is_small, A, (P + P.T) * 0.5)
     for _ in range(60):
         size = numpy.linalg.norm(to_host(value(A)))
         if size < 1e-9:
@@ -214,6 +226,18 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
         P = P + A @ P @ A.T
         A = A @ A
     raise _not_stationary(to_host(value(T)))
+
+
+def _doubled(A: Any, P: Any) -> tuple[Any, Any]:
+    """Return the last power of A and the sum of A^i P A'^i after as many terms as any stable sample needs."""
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        for _ in range(HIDDEN_DOUBLINGS):
+            A, P = A @ A, P + A @ P @ A.T
+    return A, P
+
+
+def _is_small(A: Any) -> Any:
+    return np.max(np.abs(A)) < 1e-9
 
 
 def _settles(T: numpy.ndarray) -> bool:

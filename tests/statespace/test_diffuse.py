@@ -12,7 +12,7 @@ from diffuse_models import LEVEL, NAMED, TREND, drawn, missing, model, series, w
 
 import tapegrad as tg
 from tapegrad import statespace as ss
-from tapegrad.errors import DataError, ShapeError
+from tapegrad.errors import ArgumentError, DataError, ShapeError
 from tapegrad.statespace.filters import augmented, diffuse_start
 from tapegrad.statespace.filters import compiled as _compiled
 
@@ -324,3 +324,51 @@ def test_matrices_longer_than_the_data(seed):
     wanted, found = (ss.LinearGaussian(**of(cut), start=start) for cut in (True, False))
     for call in (ss.loglik, lambda m, y: ss.filter(m, y).filtered_mean, lambda m, y: ss.smooth(m, y).mean):
         np.testing.assert_allclose(call(found, y), call(wanted, y), rtol=1e-12)
+
+
+def level_and_cycle(t):
+    T = np.array([[1.0, 0], [0, 0]]) + np.array([[0, 0], [0, 1.0]]) * (0.5 + 0.1 * t[2])
+    start = ss.Start(np.zeros(2), np.diag([0, 2.0]), diffuse=[True, False])
+    return ss.LinearGaussian(
+        T, np.ones((1, 2)), transition_cov=np.exp(t[:2]), observation_cov=np.array([0.1]), start=start
+    )
+
+
+def arma12(t):
+    T = np.array([[0.5, 1, 0], [0, 0, 1], [0, 0, 0]]) + np.diag([1.0, 0, 0]) * 0.1 * t[0]
+    r = np.concatenate([np.ones(1), 0.2 + 0.1 * t[1:3]])
+    Q, start = np.outer(r, r), ss.Start(stationary=True)
+    return ss.LinearGaussian(T, np.eye(3)[:1], transition_cov=Q, observation_cov=np.array([0.1]), start=start)
+
+
+def ar4(t):
+    T = np.concatenate([np.concatenate([0.3 + 0.05 * t[:2], np.zeros(2)])[None], np.eye(4)[:3]])
+    Q, start = np.diag([1.0, 0, 0, 0]) * np.exp(t[2]), ss.Start(stationary=True)
+    return ss.LinearGaussian(T, np.eye(4)[:1], transition_cov=Q, observation_cov=np.array([0.1]), start=start)
+
+
+@pytest.mark.parametrize("steps", [8, 60])
+@pytest.mark.parametrize("model", [level_and_cycle, arma12, ar4])
+def test_transitions_that_differ_between_samples(model, steps):
+    y = 0.3 * np.cumsum(np.random.default_rng(0).normal(size=steps))
+    X = 0.2 * np.arange(12.0).reshape(4, 3) - 0.5
+    f = lambda t: ss.loglik(model(t), y)
+    np.testing.assert_allclose(tg.vmap(f)(X), [f(x) for x in X], rtol=1e-9)
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(X), [tg.grad(f)(x) for x in X], rtol=1e-7, atol=1e-9)
+
+
+def test_samples_without_a_stationary_state_are_nan():
+    f = lambda t: ss.loglik(ar4(t), np.ones(9))
+    found = tg.vmap(f)(np.array([[0.0, 0, 0], [20.0, 0, 0]]))
+    np.testing.assert_allclose(found, [f(np.zeros(3)), np.nan], rtol=1e-9)
+
+
+def test_an_unseen_diffuse_state_of_samples_raises():
+    def f(t):
+        T = np.eye(2) * (1 + 0.1 * t)
+        return ss.loglik(
+            ss.LinearGaussian(T, np.array([[1.0, 0]]), transition_cov=np.ones(2), observation_cov=1.0,
+                              start=ss.Start(diffuse=True)), np.ones(5))  # fmt: skip
+
+    with pytest.raises(ArgumentError, match="vmap: no observation tells of .* state 1"):
+        tg.vmap(f)(np.arange(3.0))

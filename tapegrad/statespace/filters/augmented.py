@@ -29,7 +29,7 @@ import numpy
 
 from ... import numpy as np
 from ..._core.arrays import to_host, xp_of
-from ..._core.errors import DataError
+from ..._core.errors import ArgumentError, DataError
 from ..._core.primitive import layout_of, primal_of, seen
 from ..._core.variable import Variable
 from ...ops.linalg.factorizations import solve_triangular
@@ -253,11 +253,13 @@ class DiffuseStart:
 
     def named(self, directions: numpy.ndarray) -> str:
         """Return the names of the states with a part in these directions, (m, k)."""
-        return ", ".join(
-            dict.fromkeys(
-                [self.names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))]
-            )
-        )
+        return _named(self.names, directions)
+
+
+def _named(names: tuple[str, ...], directions: numpy.ndarray) -> str:
+    return ", ".join(
+        dict.fromkeys([names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))])
+    )
 
 
 def start_of(s: ModelMatrices, data: Observations, placed: bool = True) -> DiffuseStart | Any:
@@ -266,7 +268,7 @@ def start_of(s: ModelMatrices, data: Observations, placed: bool = True) -> Diffu
     if not s.diffuse.any():
         return None
     key = None
-    if not s.varying & {"T", "Z"}:
+    if not s.varying & {"T", "Z"} and not s.hidden:
         key = (s.host(0, "T").tobytes(), s.host(0, "Z").tobytes(), s.diffuse.tobytes(), s.predict_first)
     known = data.start
     if known is None or key is None or known[0] != key:
@@ -283,6 +285,12 @@ def diffuse_estimate(s: ModelMatrices, data: Observations) -> DiffuseStart:
     hidden = found <= HIDDEN * max(found[0], HIDDEN)
     if not hidden.any():
         return DiffuseStart(E, q, X, at, 0, s.names)
+    if s.hidden:
+        raise ArgumentError(
+            f"tapegrad.vmap: no observation tells of the diffuse start of these states: "
+            f"{_named(s.names, E @ V[hidden].T)}; with a transition or observation matrix for each sample "
+            f"give them a finite start, or loop over the samples"
+        )
     r = q - int(hidden.sum())
     turned = numpy.linalg.qr((V[hidden] / size).T, mode="complete")[0]
     A = E @ numpy.concatenate([turned[:, q - r :], turned[:, : q - r]], axis=1)

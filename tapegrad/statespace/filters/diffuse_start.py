@@ -151,7 +151,15 @@ def constants_of(s: ModelMatrices, data: Observations, moving: bool) -> "Constan
 def is_determined(s: ModelMatrices, data: Observations, moving: bool) -> bool:
     """Return whether as many observations as diffuse elements determine a diffuse start well."""
     start = start_of(s, data, placed=False)
-    if start is None or moving or data.width > 1 or s.predict_first or not start.rank or data.xp is not numpy:
+    if (
+        start is None
+        or moving
+        or s.hidden
+        or data.width > 1
+        or s.predict_first
+        or not start.rank
+        or data.xp is not numpy
+    ):
         return False
     return start.condition <= COLLAPSE
 
