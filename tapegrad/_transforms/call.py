@@ -488,7 +488,8 @@ def run_forward(
         raise ArgumentError(f"{call}: {len(nums)} primals but {len(tangents)} tangents")
     inside = OPEN.inside
     if inside is not None:
-        return inside.run_forward(call, f, args, nums, tangents, lift, has_aux)  # type: ignore
+        traced: AnyTuple = inside.run_forward(call, f, args, nums, tangents, lift, has_aux)
+        return traced
     dual = Dual()
     inputs = Inputs(call, nums, tuple(args))
     flat = [

@@ -122,7 +122,8 @@ def pulled_gradient(
     argnums, has_aux = settings
     inside = OPEN.inside
     if inside is not None:
-        return inside.pulled_gradient(call, f, argnums, args, kwargs, has_aux)  # type: ignore
+        found: AnyTuple = inside.pulled_gradient(call, f, argnums, args, kwargs, has_aux)
+        return found
     with scope_block():
         r = RecordedCall(call, f, argnums, args, kwargs, has_aux)
         check_scalar(call, f, r.tree)

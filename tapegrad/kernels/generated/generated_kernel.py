@@ -16,7 +16,7 @@ from ..._core.primitive import is_tracked, layout_of, live
 from ..._core.reverse import Tape
 from ..._core.scope import OPEN, WATCHERS
 from ..._core.trees import leaves, tree_map
-from ..._core.variable import Variable
+from ..._core.variable import ArrayVariable, Variable
 from ...ops import shaping
 from ..emit.lower import SUMS, LoweredProgram
 from ..launch.repeat import LastLaunch, fits_launch, launched, repeat_launch
@@ -37,6 +37,7 @@ from .arguments import (
 )
 from .derivatives import Family
 
+ARRAYS = frozenset((np.ndarray, ArrayVariable))
 BLOCKS = ("value", "each", "path")  # traced with large matrices as blocks, where that is shorter
 
 
@@ -333,9 +334,11 @@ class GeneratedKernel(PickledByCall):
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         self._now()
-        x, y = layout_of(theta), layout_of(data)
+        x = layout_of(theta)
+        y = layout_of(data)
         if (
-            type(x) is np.ndarray is type(y)
+            ARRAYS.issuperset((type(theta), type(data)))
+            and xp_of(x) is np is xp_of(y)
             and x.ndim == 2
             and 0 < y.ndim < 3
             and x.dtype in FLOATS
