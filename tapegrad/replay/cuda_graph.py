@@ -1,4 +1,5 @@
-"""A replay on CuPy as one CUDA graph: its kernels are launched at once, by one call.
+"""A replay on CuPy as one CUDA graph: its kernels are launched at once, by one call. A first launch must give
+what its kernels gave one after the other; otherwise there is no graph.
 
 The graph reads arguments from memory of its own, works in a pool of its own, and writes captured arrays where
 they lie; results are copied out.  What is asked of the host meanwhile (conditions, random numbers, arrays of
@@ -49,17 +50,41 @@ class CudaGraph:
         self.cp, self.program, self.run, self.lock = cp, program, run, threading.Lock()
         self.inputs = [v.copy(order="K") for v in values]
         self.results: list = []
-        before = [array.copy(order="K") for array, _ in program.written]
+        before = [array.copy(order="K") for array in self.captured()]
         cp.cuda.get_current_stream().synchronize()  # the stream below waits for no other
         stream, self.pool = cp.cuda.Stream(non_blocking=True), cp.cuda.MemoryPool()
         self.copied = cp.cuda.Event(disable_timing=True)
         with stream, cp.cuda.using_allocator(self.pool.malloc):
-            self.body()  # so that the pool has the memory
-            for (array, _), v in zip(program.written, before, strict=True):
-                array[...] = v
-            self.results = []
-            stream.synchronize()
-            self.graph = capture_graph(cp, stream, self.body)
+            try:
+                self.body()  # so that the pool has the memory
+                wanted = self.host_values()
+                self.put(before)
+                self.results = []
+                stream.synchronize()
+                self.graph = capture_graph(cp, stream, self.body)
+                self.graph.launch(stream)
+                cp.cuda.Device().synchronize()
+                found = self.host_values()
+            finally:
+                self.put(before)
+                stream.synchronize()
+        if not all(
+            [np.allclose(a, b, 1e-6, 0.0, equal_nan=True) for a, b in zip(found, wanted, strict=True)]
+        ):
+            raise RuntimeError("its first launch gave other values than its operations one after the other")
+
+    def captured(self) -> list:
+        """The captured arrays that the program writes."""
+        return [array for array, _ in self.program.written]
+
+    def put(self, values: list) -> None:
+        """Set the captured arrays that the program writes."""
+        for array, v in zip(self.captured(), values, strict=True):
+            array[...] = v
+
+    def host_values(self) -> list:
+        """The results and the captured arrays that the program writes, on the host."""
+        return [v.get() for v in (*filter(is_array, self.results), *self.captured())]
 
     def body(self) -> None:
         results, written = self.run(*self.inputs)
