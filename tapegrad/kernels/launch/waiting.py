@@ -1,9 +1,9 @@
 """Work on blocks of samples: in this thread, shared with others, or by others while the main thread waits.
 
 Python answers Ctrl-C between two bytecodes of the main thread, and a launch is one C call. The main thread
-therefore runs no long launch itself. It runs pieces, or submits them and waits if one block may take long.
-An interrupt, or any other exception of a signal handler, ends the wait. Pieces that have not begun are then
-dropped. A piece that is running ends by itself, and nobody uses the memory that it writes."""
+therefore runs no long launch itself; it submits pieces and waits. An interrupt, or any other exception of a
+signal handler, ends the wait. Pieces that have not begun are then dropped. A piece that is running ends by
+itself, and nobody uses the memory that it writes."""
 
 import functools
 import itertools
@@ -19,9 +19,7 @@ from ..._core.scope import lock
 LOCK = lock()
 STATE: dict = {}
 THREADED_OPERATIONS = 5_000_000  # operations below which a launch stays in its thread
-WAITING_OPERATIONS = 50_000_000  # operations above which the main thread waits: 10 to 100 ms,
-# unless each block takes fewer, and can take at most so many: then it answers signals between blocks
-LONG_BLOCK_OPERATIONS = 500_000_000
+WAITING_OPERATIONS = 50_000_000  # operations above which the main thread waits: 10 to 100 ms
 PIECE_SECONDS = 0.005  # between checks for a stop, if a block does not take longer
 POLL, GRACE = 0.05, 0.4  # seconds between checks for signals; seconds for running pieces to end
 
@@ -134,22 +132,15 @@ def run_blocks(blocks: int, work: float, run: Callable, most: float = 0.0) -> No
     """Call run(first, last) for all blocks; `work` operations in all, or up to `most`.
 
     The bits must not depend on the division."""
-    if not blocks:
-        return
-    parts = min(THREADS, blocks) if work > THREADED_OPERATIONS else 1
-    cuts = [blocks * k // parts for k in range(parts + 1)]
+    parts = min(THREADS, blocks) if work > THREADED_OPERATIONS else min(blocks, 1)
+    cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
     shares = list(itertools.pairwise(cuts))
-    if not is_long(max(work, most)):
+    most = max(work, most)
+    if is_long(most):
+        stop = threading.Event()
+        wait_for_tasks([submit(functools.partial(in_pieces, run, *share, stop)) for share in shares], stop)
+    else:
         run_in_turn([functools.partial(run, *share) for share in shares])
-        return
-    alone = work / blocks <= WAITING_OPERATIONS and most / blocks <= LONG_BLOCK_OPERATIONS
-    if alone and parts == 1:
-        in_pieces(run, 0, blocks)
-        return
-    stop = threading.Event()
-    tasks = [functools.partial(in_pieces, run, *share, stop) for share in shares]
-    own = tasks[:1] if alone else []
-    wait_for_tasks([submit(task) for task in tasks[len(own) :]], stop, own)
 
 
 def run_in_turn(tasks: list) -> list:
@@ -165,21 +156,19 @@ def patiently(tasks: list) -> list:
     return wait_for_tasks([submit(task) for task in tasks], threading.Event())
 
 
-def in_pieces(run: Callable, first: int, last: int, stop: threading.Event | None = None) -> None:
+def in_pieces(run: Callable, first: int, last: int, stop: threading.Event) -> None:
     """Run blocks in pieces that grow while they are short."""
     count = 1
-    while first < last and not (stop and stop.is_set()):
+    while first < last and not stop.is_set():
         begin, end = time.perf_counter(), min(first + count, last)
         run(first, end)
         first = end
         count = 8 * count if time.perf_counter() - begin < PIECE_SECONDS / 8 else max(count // 2, 1)
 
 
-def wait_for_tasks(tasks: list, stop: threading.Event, own: tuple | list = ()) -> list:
-    """Return the results while signals are answered; this thread first calls `own`."""
+def wait_for_tasks(tasks: list, stop: threading.Event) -> list:
+    """Return the results while signals are answered."""
     try:
-        for call in own:
-            call()
         return [task.result() for task in tasks]
     except BaseException:
         stop.set()
