@@ -180,7 +180,7 @@ def test_raw_kernels():
     assert np.array_equal(k(x, 10), expected)
 
 
-def test_memory_of_raw_kernels_is_kept_while_they_run():
+def test_memory_of_raw_kernels_is_kept_while_they_run(monkeypatch):
     """The launch that was interrupted goes on to write: not into memory that is free, or another array's by
     then."""
     k = kernels.raw(
@@ -191,7 +191,9 @@ def test_memory_of_raw_kernels_is_kept_while_they_run():
     )
     x, go = [RNG.normal(size=40)], threading.Event()
     host = k.on_host(np.dtype(float))
-    host.quick, host.launcher = -1, lambda *_: go.wait(60) and None  # it takes until `go`
+    # It takes until `go`. Kernels of one source share this object.
+    monkeypatch.setattr(host, "quick", -1)
+    monkeypatch.setattr(host, "launcher", lambda *_: go.wait(60) and None)
     kept = weakref.ref(x[0])
     interrupted(lambda: k(x[0], 10))
     x.clear()

@@ -109,6 +109,25 @@ def test_a_replay_as_one_graph(form, xp, played):
     assert "as one CUDA graph" in p.report() and p.forms[form].programs[0].graph.graph.launches == 1 + 4
 
 
+@pytest.mark.parametrize("kind", ["forgets", "repeats"])
+def test_a_graph_that_differs_is_none(kind, xp, monkeypatch):
+    """A first launch that does nothing, or what it did before: the calls go on one after the other."""
+
+    class Wrong(Played):
+        def launch(self, stream=None):
+            if kind == "repeats":
+                super().launch(stream)
+                super().launch(stream)
+
+    monkeypatch.setattr(cuda_graph, "capture_graph", Wrong)
+    (f, left), (g, right) = program(xp), program(xp)
+    p = tg.prepare(f, xp.asarray(X), cuda_graph=True)
+    for k in range(6):
+        x = xp.asarray(X * (1 + 0.1 * k))
+        assert xp.allclose(p.value(x), g(x), 1e-12, 1e-12) and xp.array_equal(left, right)
+    assert "no CUDA graph" in p.report() and "first launch gave other values" in p.report()
+
+
 def test_launches_from_several_streams_wait_for_each_other(xp, played, monkeypatch):
     """All launches share the memory of arguments and results.  A launch waits for the event behind the copies of the last one."""
     A = xp.asarray(np.random.default_rng(0).normal(size=(4, 4)))
