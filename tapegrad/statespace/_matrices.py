@@ -59,7 +59,11 @@ class ModelMatrices:
     @property
     def hidden(self) -> bool:
         """Return whether transition or observation matrix differ between the samples of a `vmap`."""
-        return any([isinstance(primal_of(x), Variable) for x in (self.T, self.Z)])
+        return _hidden_by_vmap(self.T) or _hidden_by_vmap(self.Z)
+
+
+def _hidden_by_vmap(x: Any) -> bool:
+    return any([t.visibility == SAMPLED for t in OPEN.hiding]) and isinstance(primal_of(x), Variable)
 
 
 def _of_first_sample(x: Any) -> Any:
@@ -214,7 +218,7 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
         P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
         return _nan_unless(lambda T: _is_small(_doubled(T, T)[0]), T, (P + P.T) * 0.5)
     A, P = T, Q
-    if isinstance(primal_of(T), Variable):  # by `vmap`
+    if _hidden_by_vmap(T):
         A, P = _doubled(T, Q)
         return _nan_unless(_is_small, A, (P + P.T) * 0.5)
     for _ in range(60):
@@ -319,8 +323,7 @@ def _required_covariance(name: str, x: Any) -> Any:
 
 def _nan_unless(holds: Callable, x: Any, y: Any) -> Any:
     """Return y, with nan for each sample of a `vmap` for which the condition on x is false."""
-    hidden = any([t.visibility == SAMPLED for t in OPEN.hiding]) and isinstance(primal_of(x), Variable)
-    return np.where(holds(primal_of(x)), y, numpy.nan) if hidden else y
+    return np.where(holds(primal_of(x)), y, numpy.nan) if _hidden_by_vmap(x) else y
 
 
 def _is_covariance(x: Any) -> Any:
