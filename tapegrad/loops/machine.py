@@ -8,7 +8,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from .._core.errors import KernelError
-from ..kernels.launch.cpu import data_pointer, engine_of, machine, parsed
+from ..kernels.launch.cpu import address_in, data_pointer, engine_of, parsed, processor
 from .fission import separated_layers, split_accumulations
 from .program import DTYPES, LoopProgram, Scalar
 from .program_text import NO_MEMORY, ProgramText, finished
@@ -19,7 +19,7 @@ FIELDS = {"f8": "d", "f4": "f4x", "i8": "q", "b1": "?7x"}
 
 def optimised(text: str) -> bytes:
     """Object code, with LLVM's own passes (loops are vectorised)."""
-    target = machine()[0](3)
+    target = processor().target(3)
     module = parsed(text)
     module.verify()
     options = llvm.create_pipeline_tuning_options(
@@ -41,7 +41,7 @@ class LoopCode:
             compiled=optimised,
         )
         self.call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(p.arrays)))(
-            self.engine.get_function_address("program")
+            address_in(self.engine, "program")
         )
         # numbers: 8 bytes for each that is given, for the status, and for each result
         given = [k for q in p.params for k in ([q.type] if isinstance(q, Scalar) else ["i8"] * len(q.shape))]

@@ -32,7 +32,7 @@ def times(factor):
     """The text of a function that multiplies, and the function as compiled, or read, in a process that knows
     nothing of it."""
     text = f"define i64 @kernel(i64 %x) {{\n  %y = mul i64 %x, {factor}\n  ret i64 %y\n}}\n"
-    key = cache.key(cpu.machine()[1], text)
+    key = cache.key(cpu.processor().description, text)
 
     def run():
         cache.ENGINES.pop(key, None)

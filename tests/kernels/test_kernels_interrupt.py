@@ -2,6 +2,8 @@
 
 import gc
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -153,6 +155,37 @@ def test_an_interrupted_transform_leaves_no_level_open():
     step = 1e-6
     expected = (f(1.0 + step, np.ones(5)) - f(1.0 - step, np.ones(5))) / (2 * step)
     assert tg.grad(f)(1.0, np.ones(5)) == pytest.approx(expected, rel=1e-6)
+
+
+COMPILING = """
+import threading, traceback
+import numpy as np
+import tapegrad as tg
+from llvmlite.binding import ffi
+
+found = []
+
+def note():
+    if threading.current_thread() is threading.main_thread():
+        found.append("".join(traceback.format_stack()))
+
+ffi.register_lock_callback(note, lambda: None)
+x, rows = np.linspace(0.0, 1.0, 40), np.ones((600, 40))
+held = [
+    tg.kernels.map(lambda x: tg.kernels.loop(20, lambda i, s: np.sin(s) * x, x)),
+    tg.prepare(lambda x: (np.sin(x) * x).sum(), x, compile=True),
+    tg.prepare(lambda x: np.sin(rows * x).sum(axis=1).max(), x, compile=True),
+]
+for f in held:
+    for _ in range(4):
+        f(x)
+assert not found, found[0]
+"""
+
+
+def test_the_main_thread_never_holds_the_lock_of_llvm():
+    """An interrupt in llvmlite's lock, which is written in Python, would leave it locked."""
+    subprocess.run([sys.executable, "-c", COMPILING], check=True, timeout=300)
 
 
 SLOW = """

@@ -4,6 +4,7 @@ The last block ends with the last sample, and may therefore repeat samples of th
 fewer samples than a block has, they are padded."""
 
 import ctypes
+import functools
 import logging
 import os
 import sys
@@ -60,25 +61,49 @@ if hasattr(os, "register_at_fork"):
         )
 
 
-def machine() -> tuple:
-    """Return a function that makes a code generator for this processor, and the processor's description."""
-    if "machine" not in STATE:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+@dataclass(frozen=True)
+class Processor:
+    """The processor of this machine, as LLVM names it."""
 
-        def make(opt=2):
-            return llvm.Target.from_default_triple().create_target_machine(
-                cpu=cpu, features=features, opt=opt
-            )
+    triple: str
+    name: str
+    features: str
+    wide: bool  # a register holds 64 bytes
 
-        STATE["machine"] = make, f"{llvm.get_default_triple()} {cpu} {features} llvm {llvm.llvm_version_info}"
-    return STATE["machine"]
+    @property
+    def description(self) -> str:
+        return f"{self.triple} {self.name} {self.features} llvm {llvm.llvm_version_info}"
+
+    def target(self, optimisation: int = 2) -> Any:
+        """Return a code generator."""
+        generic = llvm.Target.from_triple(self.triple)
+        return generic.create_target_machine(cpu=self.name, features=self.features, opt=optimisation)
 
 
-def wide_registers() -> bool:
-    """Return whether a register of this processor holds 64 bytes."""
-    return bool(llvm.get_host_cpu_features().get("avx512f"))
+def detected_processor() -> Processor:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features()
+    return Processor(
+        llvm.get_default_triple(),
+        llvm.get_host_cpu_name(),
+        features.flatten(),
+        bool(features.get("avx512f")),
+    )
+
+
+def processor() -> Processor:
+    if "processor" not in STATE:
+        STATE["processor"] = outside_main_thread(detected_processor)
+    return STATE["processor"]
+
+
+def outside_main_thread(call: Callable) -> Any:
+    """Return the result of a call that uses LLVM.
+
+    An interrupt ends the wait of the main thread at once. It could otherwise come between two bytecodes of
+    llvmlite's lock and leave that locked."""
+    return waiting.patiently([call])[0]
 
 
 LLVM_15 = hasattr(llvmlite, "opaque_pointers_enabled")  # llvmlite 0.44: LLVM 15
@@ -112,8 +137,7 @@ def object_code(text: str, large: int) -> bytes:
     """Compile with one pass, because the graph is simplified already.
 
     On a Kalman filter the usual passes would cost 70 ms and gain nothing."""
-    make, _ = machine()
-    target = make(0 if text.count("\n") > large else 2)
+    target = processor().target(0 if text.count("\n") > large else 2)
     module = parsed(text)
     module.verify()
     run = passes_of(module, target)
@@ -125,14 +149,13 @@ def object_code(text: str, large: int) -> bytes:
 
 def code_name(text: str) -> str:
     """Return the name on disk of the machine code of this text on this processor."""
-    return cache.key(machine()[1], text)
+    return cache.key(processor().description, text)
 
 
 def loaded_engine(name: str, code: bytes) -> Any:
     """Return the engine that holds this machine code."""
-    make, _ = machine()
     empty = parsed("")
-    engine = llvm.create_mcjit_compiler(empty, make())
+    engine = llvm.create_mcjit_compiler(empty, processor().target())
     engine.remove_module(empty)  # compiling it would take longer than the rest
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -140,31 +163,29 @@ def loaded_engine(name: str, code: bytes) -> Any:
     return engine
 
 
-def stored_engine(name: str) -> Any:
-    """Return the engine of this name from this process or from disk, or None."""
+def living_engine(name: str) -> Any:
+    """Return the engine of this name from this process, or None."""
+    engine = ALIVE.get(name)
+    if engine is not None:
+        cache.keep_code(name, engine)
+    return engine
+
+
+def loaded_from_disk(name: str) -> Any:
     with LOCK:
-        engine = ALIVE.get(name)
-        if engine is None:
-            code = cache.load_code(name)
-            engine = None if code is None else loaded_engine(name, code)
-        if engine is not None:
+        engine = living_engine(name)
+        if engine is None and (code := cache.load_code(name)) is not None:
+            engine = loaded_engine(name, code)
             cache.keep_code(name, engine)
         return engine
 
 
-def engine_of(
-    text: str, large: int = LARGE_TEXT_LINES, compiled: Callable[[str], bytes] | None = None
-) -> Any:
-    """Return the engine of this text; its addresses are valid while the engine is held.
-
-    Texts of more than `large` lines are compiled for a short compilation time. `compiled` replaces
-    `object_code`."""
+def compiled_engine(name: str, text: str, compiled: Callable[[str], bytes]) -> Any:
     with LOCK:
-        name = code_name(text)
-        engine = stored_engine(name)
+        engine = loaded_from_disk(name)
         if engine is None:
             start = time.perf_counter()
-            code = object_code(text, large) if compiled is None else compiled(text)
+            code = compiled(text)
             cache.save(name, code)
             if (seconds := time.perf_counter() - start) > ANNOUNCED_SECONDS:
                 LOGGER.info(
@@ -177,11 +198,48 @@ def engine_of(
         return engine
 
 
+def stored_engine(name: str) -> Any:
+    """Return the engine of this name from this process or from disk, or None."""
+    engine = living_engine(name)
+    if engine is None:
+        engine = outside_main_thread(functools.partial(loaded_from_disk, name))
+    return engine
+
+
+def engine_of(
+    text: str, large: int = LARGE_TEXT_LINES, compiled: Callable[[str], bytes] | None = None
+) -> Any:
+    """Return the engine of this text; its addresses are valid while the engine is held.
+
+    Texts of more than `large` lines are compiled for a short compilation time. `compiled` replaces
+    `object_code`."""
+    name = code_name(text)
+    engine = living_engine(name)
+    if engine is None:
+        compiled = compiled or (lambda text: object_code(text, large))
+        engine = outside_main_thread(functools.partial(compiled_engine, name, text, compiled))
+    return engine
+
+
+def add_symbols(places: dict[str, int]) -> None:
+    """Tell LLVM the addresses of functions that texts call by name."""
+
+    def add():
+        for name, place in places.items():
+            llvm.add_symbol(name, place)
+
+    outside_main_thread(add)
+
+
+def address_in(engine: Any, function: str) -> int:
+    return outside_main_thread(functools.partial(engine.get_function_address, function))
+
+
 def function_address(text: str, function: str = "kernel", large: int = LARGE_TEXT_LINES) -> int:
     """Return the address of a function of this text; it remains valid."""
     engine = engine_of(text, large)
     PINNED.add(engine)
-    return engine.get_function_address(function)
+    return address_in(engine, function)
 
 
 def _pointer_in_header() -> bool:
@@ -234,7 +292,7 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
     p, n = low.program, low.operations
     summed = p.by_data and p.step_rows > 0 and not per_sample
     taped = low.taped()
-    nested = NESTED_STEP if wide_registers() else 0
+    nested = NESTED_STEP if processor().wide else 0
     two = nested if low.nested else STORED_STEP_BATCH if taped else NARROW
     held = 1 if per_sample or summed or n >= two else 4 if n < WIDE and not taped else 2
     if low.precise is not None:  # a register of terms takes two for each sum
@@ -288,7 +346,7 @@ class Launcher:
             width,
             bits,
             self.per_sample,
-            llvm.get_default_triple(),
+            processor().triple,
             given=given if self.low.general else None,
             phase=self.phase,
         )
@@ -329,7 +387,7 @@ class Launcher:
         kind = ctypes.CFUNCTYPE(
             None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2
         )
-        found: Any = kind(engine.get_function_address("kernel"))
+        found: Any = kind(address_in(engine, "kernel"))
         found.engine = engine  # it holds the code
         return found
 

@@ -19,7 +19,7 @@ import numpy as np
 from ... import cache
 from ..._core.errors import KernelError
 from ..._core.scope import lock
-from .cpu import machine
+from .cpu import processor
 from .waiting import patiently, run_in_turn
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
@@ -106,7 +106,7 @@ class HostCode:
 
     def _load(self, source: str, entry: str, real: str, name: str, flags: tuple) -> ctypes.CDLL:
         text, path = host_source(source, entry, real, name), compiler()
-        key = cache.key("host", text, path, COMPILER[path], machine()[1], *flags)
+        key = cache.key("host", text, path, COMPILER[path], processor().description, *flags)
         code = cache.load_code(key)
         if code is None:
             code = self._build(path, text, source, name, flags)

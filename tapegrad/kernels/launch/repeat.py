@@ -9,10 +9,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
 import numpy as np
 
-from .cpu import HEADER, Launcher, data_pointer, function_address
+from .cpu import HEADER, Launcher, data_pointer, function_address, processor
 
 
 class LastLaunch(NamedTuple):
@@ -102,7 +101,7 @@ def by_objects(outputs: int, bits: int) -> Callable:
     sum_of = (
         f"declare {real} @llvm.vector.reduce.fadd.v{REPEAT_LANES}f{bits}({real}, <{REPEAT_LANES} x {real}>)"
     )
-    text = f'target triple = "{llvm.get_default_triple()}"\n{sum_of}\ndefine i32 @repeat({head}) {{\nentry:\n  {body}\n}}\n'
+    text = f'target triple = "{processor().triple}"\n{sum_of}\ndefine i32 @repeat({head}) {{\nentry:\n  {body}\n}}\n'
     return ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (len(names) + 1))(
         function_address(text, "repeat")
     )

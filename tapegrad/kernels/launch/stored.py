@@ -73,7 +73,7 @@ class StoredLauncher(Launcher):
     ):
         self.large, self.rare = SHORT_RUN_LINES if short else cpu.LARGE_TEXT_LINES, rare and not short
         self.name, self.trace = (
-            cache.key(cpu.machine()[1], state_of_package(), name, dtype.char, str(per_sample)),
+            cache.key(cpu.processor().description, state_of_package(), name, dtype.char, str(per_sample)),
             trace,
         )
         record = cache.load_code(self.name)

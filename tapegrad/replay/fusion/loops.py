@@ -9,9 +9,8 @@ written."""
 
 import math
 
-import llvmlite.binding as llvm
-
 from ...kernels.emit.llvm_builder import Builder, function_text
+from ...kernels.launch.cpu import processor
 from ..scalar_graph import Exact
 from .nests import STARTS, NestText, combine_code, data, pointer, reduce_by_halves
 from .register_tiles import TiledNest, tile_of
@@ -65,7 +64,7 @@ class Loops:
             ("all(ptr %table)", whole),
         ):
             text.append(function_text(f"void @{head}", code))
-        self.text = f'target triple = "{llvm.get_default_triple()}"\n' + "\n".join(text) + "\n"
+        self.text = f'target triple = "{processor().triple}"\n' + "\n".join(text) + "\n"
         self.lines = self.text.count("\n")
         self.serial = any([nest.partial for nest in nests])
         self.work = sum([math.prod(t.nest.extents) * max(len(t.code), 1) for t in texts])

@@ -7,10 +7,9 @@ the factors that the group computed. The rows stay in the L1 cache from the firs
 products; of the factors; of the sums of rows; of the group's code and its table; of its full sums, and of
 the sums of these; of the table entries for arrays of the group, which advance by `steps` bytes a turn."""
 
-import llvmlite.binding as llvm
-
 from ...kernels.emit.block_code import Affine
 from ...kernels.emit.llvm_builder import WIDE, Builder, function_text
+from ...kernels.launch.cpu import processor
 from ..costs import ROW_PRODUCTS, TURN_ROWS
 from .nests import reduce_by_halves
 
@@ -46,7 +45,7 @@ class RowLoopText:
         declared = [*b.declared("fma"), *b.declared_masked("load", "store")]
         declared.append("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         body = function_text(f"void @rows(ptr %frame, i64 %turns) {WIDE}", [*b.slots, *b.lines])
-        return "\n".join([f'target triple = "{llvm.get_default_triple()}"', *declared, body])
+        return "\n".join([f'target triple = "{processor().triple}"', *declared, body])
 
     def pointers(self) -> dict:
         counts = {

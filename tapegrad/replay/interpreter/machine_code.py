@@ -476,13 +476,10 @@ def interpreter() -> Any:
 
 
 def build_interpreter() -> Any:
-    llvm = load("llvmlite.binding")
     try:
         library = ctypes.CDLL(ctypes.util.find_library("m"))
-        for name in LIBM:
-            llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
-        for name, place in blas().items():
-            llvm.add_symbol(name, place)
+        places = {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in LIBM}
+        load("tapegrad.kernels.launch.cpu").add_symbols({**places, **blas()})
     except (OSError, AttributeError):
         return None
     address = compile_text(interpreter_text(), "replay", math.inf)
