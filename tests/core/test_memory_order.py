@@ -62,6 +62,7 @@ def test_every_call(mode, deep):
     assert searched(every_call(), [mode], [deep])[mode] > 20_000
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_arrays_that_are_settings(mode):
     """Masks and places that an operation is given beside its operands, which a record keeps a copy of."""
@@ -262,6 +263,7 @@ def test_thousands_of_programs(seeds):
     assert run_programs(seeds)["gradients"] > 150
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", ["grad", "jvp"])
 def test_programs_by_library(xp, way):

@@ -358,7 +358,7 @@ def test_the_collector_is_as_it_was_after_a_long_tape(enabled):
         (gc.enable if was else gc.disable)()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", programs(np))
 def test_8_nothing_for_the_cyclic_collector(xp, name):
     run = programs(xp)[name]
@@ -431,6 +431,7 @@ def random_program(seed, n=8, length=25):
     return f, lambda x: run(x * (1 + 0j), np.sin)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(30))
 def test_2_random_programs(seed):
     f, plain = random_program(seed)
@@ -572,6 +573,7 @@ def test_10_errors_of_ours_leave_nothing(xp):
 # --- depth, types, one run ---
 
 
+@pytest.mark.long
 def test_a_chain_of_a_million_records():
     def f(x):
         y = x

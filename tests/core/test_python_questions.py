@@ -167,6 +167,7 @@ EVERY = 60
 CASES = [(stand, mode) for stand in STANDS for mode in MODES]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("stand", "mode"), CASES)
 def test_answers_are_numpys(stand, mode):
     """One question of sixty by default, other ones of each kind of value and mode."""

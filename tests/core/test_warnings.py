@@ -479,6 +479,7 @@ SECOND = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("way", SECOND)
 def test_no_second_derivative_at_a_length_of_zero_is_silent(way):
     for name, f in LENGTHS.items():

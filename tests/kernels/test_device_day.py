@@ -15,7 +15,7 @@ paths = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(paths)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.cupy_only
 @pytest.mark.parametrize("path", paths.PATHS)
 def test_the_device_gives_what_the_host_gives(xp, path):

@@ -103,7 +103,7 @@ def samples(*arrays):
     return [[a[..., b].copy()[()] for a in arrays] for b in range(len(X))]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed):
     rng, space = np.random.default_rng(seed), {"np": np}

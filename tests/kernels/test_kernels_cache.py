@@ -413,6 +413,7 @@ print(repr((tg.grad(f)(x).tolist(), tg.hessian(f)(x).tolist())), len(made))
 """
 
 
+@pytest.mark.long
 def test_the_texts_of_operations_are_compiled_once(folder):
     def run():
         done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)

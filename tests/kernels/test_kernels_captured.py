@@ -70,6 +70,7 @@ def cases():
         )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name, f, change", [pytest.param(*case, id=case[0]) for case in cases()])
 def test_what_changed_is_traced_anew(name, f, change):
     k = kernels.likelihood(f)

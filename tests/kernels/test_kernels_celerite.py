@@ -109,7 +109,7 @@ def score(theta, sizes):
 # --- values and derivatives ---
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_dense_gaussians(sizes):
     k, theta = process(sizes), parameters(sizes, 6)
@@ -216,6 +216,7 @@ def mp_log_density(theta, sizes, t, y, variance):
 CRITICAL = 0, 1e-14, -1e-14, 1e-7, -1e-7, 0.02, -0.02, 0.3, -0.3, 8, -0.99, -1 + 1e-8  # w / c^2 - 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "sizes, theta",
     [
@@ -291,6 +292,7 @@ def test_what_is_far_apart_is_independent(gap, real):
 # --- data ---
 
 
+@pytest.mark.long
 def test_missing_data_are_left_out():
     sizes = (1, 1, 1, 1, 1)
     k, theta, y, variance = process(sizes), parameters(sizes, 3), Y.copy(), VARIANCE.copy()
@@ -418,6 +420,7 @@ INVALID = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sizes, row, wrong", INVALID)
 def test_invalid_parameters(sizes, row, wrong):
     """-inf and 0 in that sample alone, by hand and generated; or nan."""

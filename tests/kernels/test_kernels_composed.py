@@ -63,6 +63,7 @@ def close(ours, reference, tolerance=1e-13):
     np.testing.assert_allclose(ours, reference, rtol=tolerance, atol=tolerance * np.abs(reference).max())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_functions_of_numbers(name):
     f, low, high = SMOOTH[name]

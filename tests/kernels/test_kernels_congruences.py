@@ -77,7 +77,7 @@ def by_tape(init, step, theta, data):
     return total
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("after", [with_its_user, pytest.param(all_elements, marks=pytest.mark.long)])
 @pytest.mark.parametrize("matrix", MATRICES)
@@ -278,6 +278,7 @@ def random_program(rng):
     return init, step, p
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "seed", [*range(3), *[pytest.param(n, marks=pytest.mark.long) for n in range(3, 300)]]
 )

@@ -63,6 +63,7 @@ def test_the_source_gives_the_bits_of_the_cpu_kernel(name, per_sample, every):
         assert np.isfinite(a).all() and np.array_equal(a, b)
 
 
+@pytest.mark.one_in(3)
 @needs_compiler
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("every", [1, 3])
@@ -89,6 +90,7 @@ def placed(x, offset):
     return room[first : first + x.size].reshape(x.shape)
 
 
+@pytest.mark.one_in(3)
 @needs_compiler
 @pytest.mark.parametrize("sums", [None, np.float64])
 @pytest.mark.parametrize("rows", [0, 2])
@@ -196,6 +198,7 @@ def test_address_sanitizer_finds_nothing():
     assert code == 0 and "all sizes ran" in text, text[-2000:]
 
 
+@pytest.mark.long
 @needs_compiler
 def test_address_sanitizer_finds_a_planted_write():
     code, text = sanitized("plant")

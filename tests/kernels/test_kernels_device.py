@@ -53,7 +53,7 @@ def test_functions_at_all_sizes(cupy, name, dtype):
     same(k(cupy.asarray(x)), k(x))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_value_gradient_and_hessian_product(cupy, name, dtype):
@@ -398,6 +398,7 @@ def test_steps_that_have_no_room_are_computed_again(cupy, monkeypatch, name):
         k.value_and_grad(t, d)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["kalman 2", "kalman 4", "hidden markov"])
 @pytest.mark.parametrize("given", [0.6, 0.1, 0.0])
 def test_memory_that_another_process_took_meanwhile(cupy, monkeypatch, name, given):

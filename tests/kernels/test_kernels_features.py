@@ -74,6 +74,7 @@ def agree(f, reference, theta, data, tolerance=1e-10):
         close(tg.value(a), tg.value(b), tolerance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", [X, EACH], ids=["shared", "of each sample"])
 def test_data_in_all_nestings(data):
     weights = np.array([1.0, -0.5, 2.0])
@@ -107,6 +108,7 @@ def test_derivative_of_the_score_by_the_data():
     )
 
 
+@pytest.mark.long
 def test_numbers_as_data():
     k = kernels.likelihood(lambda theta, y: -np.exp(theta[0]) * (y - theta[1]) ** 2 + np.sin(y * theta[1]))
     f = lambda theta, y: (
@@ -603,6 +605,7 @@ def test_loops_whose_reverse_needs_no_stored_step():
 # --- random programs ---
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_by_theta_and_data(seed):
     run = random_program(seed)

@@ -87,6 +87,7 @@ def descended(x, a):
     return x
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_outside(name):
     program = PROGRAMS[name]
@@ -116,6 +117,7 @@ def density(theta, x):
     return -0.5 * z @ z + np.linalg.slogdet(tg.jacobian(flow)(x, theta))[1]
 
 
+@pytest.mark.long
 def test_change_of_variables_in_a_likelihood():
     data = np.random.default_rng(2).normal(size=(2, 30))
     theta = np.array([[1.0, 0.5], [0.7, 1.5]])
@@ -253,6 +255,7 @@ def test_outside_of_a_trace_nothing_is_left():
     assert tg.grad(lambda x: x**2)(3.0) == 6.0 and type(tg.grad(np.sin)(0.0)) is np.float64
 
 
+@pytest.mark.long
 def test_whole_matrices(monkeypatch):
     """Where arrays are kept as blocks."""
     rng = np.random.default_rng(4)
@@ -338,6 +341,7 @@ LOOPED = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", LOOPED)
 def test_loops_inside_of_a_transform(name):
     program = LOOPED[name]

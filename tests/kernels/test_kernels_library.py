@@ -167,6 +167,7 @@ def test_cuda_source_and_generated_kernel(name, each, missing, real):
     )
 
 
+@pytest.mark.long
 def test_regression_with_many_coefficients():
     rng = np.random.default_rng(3)
     design, y = rng.normal(size=(30, 260)) / 16, rng.random(30) < 0.5
@@ -195,6 +196,7 @@ def test_nvrtc_compiles(name, arch):
         assert code[:4] == b"\x7fELF" and "0 bytes spill stores" in log
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_both_libraries(name, device):
     xp, launches = device
@@ -368,6 +370,7 @@ def test_scales_that_are_none(scale):
         assert value == -np.inf and not gradient.any()
 
 
+@pytest.mark.long
 def test_layouts_shapes_and_out():
     k = gaussian.loglik
     value, gradient = np.empty(3), np.empty((4, 3))

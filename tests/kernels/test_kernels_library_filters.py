@@ -88,7 +88,7 @@ def test_gradient_by_model_and_observations_at_once():
 # --- second derivatives by arguments with a value for each step ---
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("names", ["A", "r", "Acr", "AcQr"])
 @pytest.mark.parametrize("vector", [False, True])
 def test_hessian_vector_products_by_arguments_of_each_step(names, vector):

@@ -30,6 +30,7 @@ def by_ptx(k, theta, data):
     return value, gradient
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [*BY_HAND, *SERIES])
 def test_bits_of_the_source(name, real):

@@ -48,6 +48,7 @@ def case(request):
     return CASES[request.param]()
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
@@ -494,6 +495,7 @@ def test_gradients_of_each_step(d):
     close(traced, gradient.A, 1e-14)
 
 
+@pytest.mark.long
 def test_transforms_of_the_filter():
     """Derivatives by parameters behind the arguments, in every nesting, against the same from the generated
     kernel's functions."""
@@ -576,6 +578,7 @@ INVALID = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name, row, wrong", [(name, *rest) for name, all in INVALID.items() for rest in all])
 def test_invalid_parameters(name, row, wrong):
     """-inf and 0 in that sample alone, by hand and from the formula; or nan."""

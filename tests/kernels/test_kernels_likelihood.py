@@ -350,7 +350,7 @@ def test_guarded_branch_has_exact_zero_derivatives():
 # --- random programs against the array tape ---
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("seed", range(25))
 def test_random_programs(seed):
     run = random_program(seed)

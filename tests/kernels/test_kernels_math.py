@@ -107,6 +107,7 @@ def test_elementary_functions_at_the_edges(name):
     np.testing.assert_allclose(kernels.map(named(name))(x), expected, rtol=1e-15, atol=5e-324)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_zeros_have_the_sign_that_numpy_gives_them(dtype):
     """In kernels, in loops that are compiled for a replay, and in the rows of the interpreter."""
@@ -201,7 +202,7 @@ def lengths(n):
     return both + [lambda theta: hypot(theta[0], theta[1]).sum()] if n == 2 else both
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("n", [1, 2, 3, 70])
 @pytest.mark.parametrize("dtype", LENGTHS)
 def test_lengths_whose_squares_are_no_numbers(n, dtype):

@@ -92,7 +92,7 @@ FILTERS = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("n, d, gain", FILTERS)
 def test_filters_against_the_array_tape(n, d, gain):
     init, step, theta, data = kalman(n, d, gain)
@@ -345,7 +345,7 @@ def test_random_matrix_programs(seed, monkeypatch):
             close(a, b, 1e-9)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("seed", range(0, 25, 4))
 def test_random_programs_of_numbers(seed, whole):
     """Elementwise programs with every number replaced by a block."""
@@ -527,6 +527,7 @@ def test_only_the_lower_triangle_counts_for_cholesky():
 # --- what Python and NumPy may do with large arrays ---
 
 
+@pytest.mark.long
 def test_functions_without_a_block_form_are_unrolled():
     rng = np.random.default_rng(6)
     A = rng.normal(size=(9, 9, 6))
@@ -700,6 +701,7 @@ def test_wrong_shapes_are_refused():
 # --- CUDA C ---
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
 @pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 @pytest.mark.parametrize("n, d, gain", [(12, 2, "inv"), (12, 9, "solve"), (20, 10, "cholesky")])
@@ -721,6 +723,7 @@ def test_cuda_source_gives_the_bits_of_the_cpu_kernel(n, d, gain, dtype):
             assert np.array_equal(a[:, :1], b)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n, d, gain, dtype", [(20, 2, "inv", np.float64), (20, 10, "cholesky", np.float32)])
 def test_nvrtc_compiles(n, d, gain, dtype):
     pytest.importorskip("cupy")

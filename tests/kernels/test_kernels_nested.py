@@ -166,6 +166,7 @@ def observed(theta, data):
     return total
 
 
+@pytest.mark.long
 def test_steps_of_runge_and_kutta_between_data():
     k, theta, data = case("substeps")
     assert depths(k, 5, 2) == [1, 2, 1, 2, 2], (
@@ -675,6 +676,7 @@ def test_matrices_kept_whole():
     close(tg.grad(lambda d: k(theta[:, 2:3], d).sum())(data), tg.grad(lambda d: plain(theta[:, 2], d))(data))
 
 
+@pytest.mark.long
 def test_vectors_kept_whole_three_loops_deep():
     M = 0.1 * np.random.default_rng(1).normal(size=(70, 70))
 
@@ -701,7 +703,7 @@ def test_vectors_kept_whole_three_loops_deep():
     )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_nests_of_vectors_kept_whole(seed, monkeypatch):
     for name, most in (("nodes", 30), ("elements", 3), ("row", 2), ("products", 1)):
@@ -791,7 +793,7 @@ def test_random_nests_with_room_for_some_steps(seed, monkeypatch):
 # --- random programs ---
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("kind", ["map", "likelihood", "recursion"])
 @pytest.mark.parametrize(
     "seed", [*range(7), *[pytest.param(n, marks=pytest.mark.long) for n in range(7, 42)]]

@@ -46,7 +46,7 @@ def seeded(f, n):
     return f
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_values_and_derivatives(case):
     x = [a.ravel() for a in np.broadcast_arrays(*case.inputs)]
@@ -102,6 +102,7 @@ def test_what_is_masked_has_no_derivative(f):
     assert tg.grad(lambda x: k(x, np.zeros(1)).sum())(x)[0] == 0.0
 
 
+@pytest.mark.long
 def test_powers_of_zero_and_of_negative_numbers():
     """By the rules of the array operation: x^n at 0 is flat for n > 1, and whole powers of negative numbers
     are numbers."""
@@ -199,6 +200,7 @@ def test_one_declaration_is_enough():
         del PRIMITIVES["bump"], NUMPY[twice]
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_long_form_that_is_used_often_is_called(dtype):

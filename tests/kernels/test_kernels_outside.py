@@ -97,6 +97,7 @@ FILTERS = {"trend": (trend, 1, [-1.0, -2.0, 0.3]), "arma": (arma, 1, [0.5, -0.3,
            "vector": (vector, 2, [0.6, 0.2, -0.1, 0.7, -0.3, 0.2, -0.5, -1.0, -0.7])}  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FILTERS)
 def test_statsmodels(name):
     build, observations, centre = FILTERS[name]
@@ -146,6 +147,7 @@ DENSITIES = {
 POSITIVE = ("lognorm", "weibull_min", "invgauss", "rayleigh", "pareto")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", DENSITIES)
 def test_scipy_stats(name):
     log_density, centre, names = DENSITIES[name]
@@ -290,6 +292,7 @@ def orbit(theta, t):
     return v0 + K * (np.cos(f + w) + e * np.cos(w))
 
 
+@pytest.mark.long
 def test_radial_velocities():
     """An orbit fitted to sixty velocities: the same program in plain NumPy and SciPy, Newton's method to the
     maximum, the spread of fits to new noise against the errors that the Hessian gives."""

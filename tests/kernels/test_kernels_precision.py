@@ -86,6 +86,7 @@ def sampled(low, high, n, rng):
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     "f",

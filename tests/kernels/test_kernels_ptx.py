@@ -36,6 +36,7 @@ def outputs(make, name, kind, order, dtype, **options):
     return outs
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name, kind, order, dtype",
     [slow((*x, np.float64), x[0] in QUICK or x[1] == "VG") for x in LIST]

@@ -126,6 +126,7 @@ def test_a_derivative_beyond_the_last_kernel_names_it():
 # --- rules of other kinds ---
 
 
+@pytest.mark.long
 def test_stencil():
     x = np.random.default_rng(0).normal(size=300)
     k = stencil()
@@ -188,6 +189,7 @@ SCALAR = kernel(
 )
 
 
+@pytest.mark.long
 def test_scalars_with_derivatives(device):
     xp, _ = device
     outs = ["out real s_bar[B]", "out real shift_bar[B]", "out real x_bar[B]"]
@@ -211,6 +213,7 @@ def test_scalars_with_derivatives(device):
         check_grads(lambda s, x: k(s, 3.0, x), (1.5, x), order=1)
 
 
+@pytest.mark.long
 def test_loops_with_a_bound_known_at_run_time():
     k = recursion()
     x = np.array([1.5, 2.0])
@@ -257,6 +260,7 @@ def test_product_loop_and_an_argument_overwritten_after_its_use():
     assert tg.grad(lambda a: k(a)[1].sum())(np.array([1.0, 2, 3])).tolist() == [2, 4, 6]
 
 
+@pytest.mark.long
 def test_while_loop_by_its_forward_rule():
     k = while_loop()
     x = np.array([1.5, 2.0])
@@ -284,6 +288,7 @@ def test_kernel_that_writes_in_place():
     assert any("agree" in line for line in k.check(a, b))
 
 
+@pytest.mark.long
 def test_block_reduction():
     x = np.random.default_rng(0).normal(size=1000)
     k = reduction()
@@ -294,6 +299,7 @@ def test_block_reduction():
     assert tg.grad(k)(x.astype(np.float32)).dtype == np.float32
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("outside", [False, True])
 def test_dynamic_shared_memory(outside):
     declared = "extern __shared__ real s[];"
@@ -374,6 +380,7 @@ def many(vjp=None, **more):
     return raw(MANY, "many", args, vjp=vjp or (lambda g, out, x: 2 * x * g[0] + 3 * x * x * g[2]), **more)
 
 
+@pytest.mark.long
 def test_several_outputs():
     k, x = many(), np.array([1.0, -2.0, 3.0])
     y, where, z = k(x)

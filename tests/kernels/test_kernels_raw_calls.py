@@ -90,6 +90,7 @@ def recursion_twin(x, n, s, B):
         s[b] = r
 
 
+@pytest.mark.long
 def test_cpu_function():
     args = ["in real x[B]", "const int n", "out real s[B]", "size B"]
     calls = []
@@ -115,6 +116,7 @@ def test_cpu_function_that_returns():
         k(np.ones(2))
 
 
+@pytest.mark.long
 def test_slots_of_a_cpu_function():
     seen = []
 
@@ -297,6 +299,7 @@ def test_source_from_a_file(tmp_path):
         raw(tmp_path / "mine.cu", "f", ["in real x[B]", "out real y[B]", "size B"])(np.ones(2))
 
 
+@pytest.mark.long
 def test_python_threads(tmp_path, monkeypatch):
     monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
     source = GAUSSIAN + "// compiled by several threads at once\n"
@@ -383,6 +386,7 @@ def test_founding_gaussian_on_both_libraries(device, real):
     np.testing.assert_allclose(host(tangent), GRADIENT.sum(axis=0), rtol=10 * tight)
 
 
+@pytest.mark.long
 def test_other_kernels_on_both_libraries(device):
     xp, launches = device
     rng = np.random.default_rng(0)
@@ -438,6 +442,7 @@ def test_blocks_are_bounded_by_registers(device, monkeypatch):
     np.testing.assert_allclose(host(gaussian(0)(xp.asarray(THETA), xp.asarray(X))), VALUE)
 
 
+@pytest.mark.long
 @pytest.mark.cupy_only
 def test_slots_are_bounded_by_residency(device, monkeypatch):
     xp, launches = device
@@ -456,6 +461,7 @@ def test_slots_are_bounded_by_residency(device, monkeypatch):
         tg.grad(lambda x: recursion()(x, 3).sum())(xp.ones(300))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("arch", [75, 90, 120])
 @pytest.mark.parametrize("make", [gaussian, stencil, reduction, linear, recursion, while_loop, scale])
 def test_nvrtc_compiles(make, arch):

@@ -70,6 +70,7 @@ CHECKED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make, args, names", CHECKED)
 def test_sound_kernels_pass(make, args, names):
     report = make().check(*args, sanitize=True)
@@ -79,6 +80,7 @@ def test_sound_kernels_pass(make, args, names):
     assert sorted({line.partition(":")[0] for line in report}) == names
 
 
+@pytest.mark.long
 def test_what_was_not_run_is_told():
     report = raw(
         STENCIL, "stencil", ["in real x[N]", "out real y[N]", "size N"], threads="N", vjp=lambda g, y, x: x
@@ -289,6 +291,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("make, args, text", FAULTS, ids=[f[0].__name__ for f in FAULTS])
 def test_planted_faults(make, args, text):
     with pytest.raises(KernelError, match=text):
@@ -347,6 +350,7 @@ def test_checks_see_the_source_and_not_the_twin():
         k.check(THETA, X)
 
 
+@pytest.mark.long
 def test_tolerance_for_the_cpu_function():
     def cpu(x, y, B):
         y[:] = x * (1 + 1e-9)

@@ -360,7 +360,7 @@ def leaf(kind):
     return a, lambda v: v[0], lambda v, w: v.__setitem__(0, w)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("of", LAYERS, ids=lambda of: of.__name__)
 @pytest.mark.parametrize("kind", LEAVES)
 def test_each_layer(of, kind):
@@ -603,6 +603,7 @@ class Concrete(Abstract):
 concrete = Concrete()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n", range(21))
 def test_routes_that_names_do_not_tell(n, monkeypatch):
     monkeypatch.setenv("OF_A_TEST", "2.5")

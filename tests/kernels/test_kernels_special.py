@@ -46,6 +46,7 @@ def ulps(found, exact):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SPECIAL)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_special_functions(name, dtype):
@@ -114,6 +115,7 @@ POINTS_OF = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SPECIAL)
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_derivatives_of_special_functions(name, order):
@@ -174,6 +176,7 @@ def test_the_largest_number_passes_no_derivative(f):
     np.testing.assert_allclose(tg.grad(lambda x: k(x).sum())(x), wanted, rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.long
 def test_polygamma_beta_and_products_with_logarithms():
     x, y = np.array([0.3, 2.5, 11.0]), np.array([1.5, 0.2, 4.0])
     for n in range(5):
@@ -239,6 +242,7 @@ def test_probit_regression_with_censored_data():
     np.testing.assert_allclose(k.hvp(theta, v, data), d, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_special_functions_have_the_same_bits_in_cuda_source(dtype):

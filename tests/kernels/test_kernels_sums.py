@@ -144,6 +144,7 @@ def launched(low, inputs, data, steps, batch, per_sample=False):
     return outs
 
 
+@pytest.mark.one_in(2)
 @needs_compiler
 @pytest.mark.parametrize("per_sample", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [*CASES, *[pytest.param(name, marks=pytest.mark.long) for name in MATRICES]])
@@ -191,6 +192,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @needs_compiler
 @pytest.mark.parametrize("name", FORMS)
 def test_result_forms(name):
@@ -224,6 +226,7 @@ def test_result_forms(name):
     assert value.shape == (0,) and value.dtype == F8 and gradient.shape == (2, 0)
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("start", ["identity", "stationary"])
 def test_matrices_that_are_kept_whole(start):
@@ -293,6 +296,7 @@ def test_a_program_knows_its_dtype():
 # --- what a kernel gives ---
 
 
+@pytest.mark.long
 def test_every_method():
     theta, x, v = THETA, DATA, RNG.normal(size=THETA.shape).astype(F4)
     wide = [a.astype(F8) for a in (theta, x, v)]
@@ -482,6 +486,7 @@ def test_derivatives_on_the_tape(f, data):
         close(ours, exact, 5e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", [DATA[:, :40].copy(), EACH])
 def test_tangents_are_of_the_values_dtype(data):
     y = Y[:, :40].copy() if data.ndim == 2 else (EACH * 0.3).astype(F4)

@@ -74,6 +74,7 @@ COMPOSED = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", COMPOSED)
 def test_compositions(name):
     """Value and both orders of derivative, against NumPy and the array tape."""

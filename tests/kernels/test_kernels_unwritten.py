@@ -178,6 +178,7 @@ def test_large_outputs_are_looked_at_in_the_first_calls(monkeypatch):
     assert np.array_equal(k(x)[0], x)
 
 
+@pytest.mark.long
 def test_a_derivative_that_is_not_written():
     pull = """
 extern "C" __global__ void g(const real* x, const real* y_bar, real* x_bar, long long B) {

@@ -26,6 +26,7 @@ def test_value_in_a_derivative_inside():
     np.testing.assert_array_equal(tg.grad(lambda x: k(x).sum())(X), 2 * X * X)
 
 
+@pytest.mark.long
 def test_value_of_large_arrays_and_of_conditions():
     A = np.random.default_rng(0).normal(size=(12, 12, 3))
     k = kernels.map(lambda A: (tg.value(A @ A) * A).sum())

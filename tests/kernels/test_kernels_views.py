@@ -23,6 +23,7 @@ r = B[i]; q = B[1 - i]; q[:] = r * x; r[0] = q[1] + x
 """.strip().splitlines()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("statement", ROWS)
 def test_a_part_at_a_run_time_index_is_a_view(statement):
     text = f"def f(x, i):\n    B = np.cos(x) + np.zeros((2, 2))\n    {statement.replace('; ', chr(10) + '    ')}\n"

@@ -56,6 +56,7 @@ def test_the_matrices_are_kept_whole():
     assert K.lowered(N * N + N, 0).arena > 0
 
 
+@pytest.mark.long
 def test_derivatives_by_the_data(point):
     close(tg.grad(lambda y: K(point, y))(Y), tg.grad(lambda y: by_tape(point, y)[0].sum())(Y))
     w = np.cos(np.arange(T))
@@ -63,6 +64,7 @@ def test_derivatives_by_the_data(point):
     close(ours, tg.jvp(lambda y: tg.grad(lambda t: by_tape(t, y)[0].sum())(point), (Y,), (w,))[1], 1e-8)
 
 
+@pytest.mark.long
 def test_contributions_carries_and_scores(point):
     w = np.sin(np.arange(T))
     terms, (m, P) = by_tape(point, Y)
@@ -91,6 +93,7 @@ LATER = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["erf", "digamma", "wrightomega", *LATER])
 def test_special_functions(name):
     f = getattr(scipy.special, name)
@@ -171,6 +174,7 @@ def test_a_matrix_is_factored_once(monkeypatch):
     assert family.program((), 0).g.op.count("lu") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", range(4))
 def test_sparse_rows_and_columns(k, monkeypatch):
     """Rows with one element are moved and scaled; the others are multiplied without the zeros."""

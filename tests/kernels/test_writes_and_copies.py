@@ -55,6 +55,7 @@ def filled(p):
     return np.arange(9.0).reshape(3, 3) * p[0] + p[1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_functions_that_write(write):
     def f(p):

@@ -160,6 +160,7 @@ def test_states_that_a_tape_keeps(name, monkeypatch):
         np.testing.assert_allclose(pullback(e), e @ want, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.long
 def test_a_loop_with_a_long_body_is_counted():
     """Its jumps need a longer bytecode."""
     lines = "\n".join(f"            s += np.sin(x[i] * {0.1 * k}) * x[i - 1]" for k in range(40))

@@ -66,6 +66,7 @@ def test_derivatives(cp, name):
     np.testing.assert_allclose(float(tg.jvp(f, tuple(args), dots)[1]), slope, rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["leapfrog", "block sums", *[pytest.param(n, marks=pytest.mark.long) for n in sorted(CASES)]]
 )
@@ -82,6 +83,7 @@ def test_second_order(cp, name):
     np.testing.assert_allclose(again, hv, rtol=1e-11, atol=1e-12 * abs(hv).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tiled product", "block sums", "hashed bins"])
 def test_threads_in_other_orders(cp, name, monkeypatch):
     """The derivatives do not depend on the order in which threads run."""
@@ -97,6 +99,7 @@ def test_threads_in_other_orders(cp, name, monkeypatch):
         np.testing.assert_allclose(on_host(tg.grad(f)(*args)), want, rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_kernel_of_the_discussion_in_c(cp, dtype):
@@ -133,6 +136,7 @@ def test_the_kernel_of_the_discussion_in_c(cp, dtype):
     np.testing.assert_allclose(on_host(hv)[:, 0], [1100.0, -3500.0, -6900.0, -19000.0], rtol=100 * tol)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_machine_code_is_the_interpreters_and_nvrtc_takes_the_text(name):
     c = CASES[name]
@@ -207,6 +211,7 @@ def by_numpy(x, y, q, power):
     return z, sum(x**k / (k + (i & 1)) for k in range(1, power + 1))
 
 
+@pytest.mark.long
 def test_an_elementwise_kernel(cp):
     k, r = elementwise(cp), np.random.default_rng(1)
     x, y, q = r.random((3, 4)) * 2, r.random(5), 1.3
@@ -284,6 +289,7 @@ def leapfrog_kernel():
     return tg.kernels.raw(LEAPFROG, "leapfrog", args, vjp="derive", samples="n")
 
 
+@pytest.mark.long
 def test_derived_rules_of_a_raw_kernel(cp):
     k, (q, p, stiffness) = leapfrog_kernel(), CASES["leapfrog"].args
     f = lambda q, p, s: (k(q, p, s, 2.0, 3) ** 2).sum()

@@ -36,6 +36,7 @@ def own_generator(x):
     return s
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "f",
     [

@@ -58,6 +58,7 @@ def launched(name):
     return f, python, args
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_derivatives(name):
     f, python, args = launched(name)
@@ -70,6 +71,7 @@ def test_derivatives(name):
     np.testing.assert_allclose(tg.jvp(f, args, tuple(d))[1], slope, rtol=1e-12)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["block_norms", "prefix_sum", "log_likelihood"])
 def test_second_order(name):
     f, _, (x, *rest) = launched(name)

@@ -19,6 +19,7 @@ def of_one(name):
     return lambda x: f(x.copy(), *[a.copy() if hasattr(a, "copy") else a for a in args[1:]], *more), args[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name",
     [

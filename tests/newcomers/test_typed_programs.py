@@ -8,6 +8,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["typed_regression", "typed_simulation", "typed_library"])
 def test_program(name):
     run_path(str(HERE / f"{name}.py"), run_name="__main__")

@@ -298,6 +298,7 @@ def test_a_derivative_of_a_captured_number_is_not_lost_in_silence():
         tg.grad(lambda k: solver(lambda t, y: -k * y)(np.ones(1)).y[0, -1])(1.5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("states", "names_it"),
     [(1, "captures an array"), (1001, "captured array `scale`"), (1, "other contents")],
@@ -383,6 +384,7 @@ def test_doses_of_a_batch():
 # --- devices, and solvers made inside a transform ---
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
 def test_arrays_of_a_device(cupy, method):
     """The kernel as CUDA C; its numbers are those of the processor."""

@@ -86,6 +86,7 @@ def test_dense_output_of_a_batch():
         np.testing.assert_array_equal(many.sol(TIMES)[..., b], one.sol(TIMES))
 
 
+@pytest.mark.long
 def test_more_steps_than_the_first_room():
     found = dense(lambda t, y: [y[1], -400.0 * y[0]])(np.array([1.0, 0.0]), t_span=(0.0, 6.0))
     assert found.stats.accepted > 4 * 64
@@ -152,6 +153,7 @@ MIXED = np.stack([STIFF_RATES, STIFF_RATES * [1, 1e-6, 1e-6], STIFF_RATES], 1)
 FIRST = np.array([1.0, 0.0, 0.0])
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 def test_the_method_is_chosen_for_each_trajectory():
     """The stiff ones are those of Rodas5P, and the others those of Tsitouras, with their gradients."""
@@ -283,6 +285,7 @@ def test_bad_input():
 # --- dense output under vmap ---
 
 
+@pytest.mark.long
 def test_dense_output_of_two_samples():
     solve = dense(method="tsit5")
     f = tg.value_and_grad(lambda k: solve(START, k, t_span=SPAN).sol(0.7 * k[0]).sum())

@@ -96,6 +96,7 @@ def prey(t, y, k):
     return np.stack([k[0] * (y[0] - y[0] * y[1]), -k[1] * (y[1] - y[0] * y[1])])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "direction", [pytest.param(0, marks=pytest.mark.long), 1, pytest.param(-1, marks=pytest.mark.long)]
 )

@@ -272,6 +272,7 @@ def by_default(names, few):
     return [n if n in few else pytest.param(n, marks=pytest.mark.long) for n in names]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", by_default(EXPLICIT, ("A3", "B1", "E2")))
 def test_tsitouras(name):
     check(EXPLICIT[name], "tsit5", "DOP853")

@@ -334,6 +334,7 @@ def run_calls(seen):
     assert not wrong, "\n".join(sorted(set(wrong)))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_functions_share_memory_where_numpys_do():
     run_calls([*calls()[::6], *CALLS])
@@ -381,6 +382,7 @@ METHODS = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_methods_share_memory_where_numpys_do():
     tally, wrong = Counter(), []

@@ -82,6 +82,7 @@ def judged(name, order, rtol):
         check_grads(g, (U, SCALE, *shapes[fixed:]), order=order, eps=1e-3, rtol=1e3 * rtol, atol=100 * rtol)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:The shape parameter of the erlang")
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_values_and_first_order(name):
@@ -144,6 +145,7 @@ def test_second_order(name):
     judged(name, 2, 1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", DISCRETE)
 def test_discrete(name):
     shapes = DISCRETE[name]

@@ -84,7 +84,7 @@ def each(word, f, x):
 EVERY = [pytest.param(4, id="some points"), pytest.param(1, id="all points", marks=pytest.mark.long)]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_first_and_second_derivatives_in_all_nestings(name, every):
@@ -180,6 +180,7 @@ CLOSED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.long if n in ("i1e", "k1e") else ()) for n in CLOSED]
 )  # as i0e, k0e
@@ -231,6 +232,7 @@ LENGTHS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", LENGTHS)
 def test_norms_whose_squares_are_no_numbers(xp, name, size):
@@ -249,6 +251,7 @@ def test_norms_whose_squares_are_no_numbers(xp, name, size):
             assert second == pytest.approx(25 / (13 * size), rel=1e-9)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("p", [1, 1.5, 3, 7, np.inf])
 @pytest.mark.parametrize("size", SIZES)
 def test_p_norms_whose_powers_are_no_numbers(xp, p, size):
@@ -314,6 +317,7 @@ AT_ZERO = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("word", WORDS2)
 @pytest.mark.parametrize("name", AT_ZERO)
 def test_a_second_derivative_at_zero_is_zero_and_warns(xp, name, word):

@@ -82,7 +82,7 @@ def test_value_is_numpys(xp, case):
     same(value, direct, 1e-12)
 
 
-@pytest.mark.one_in(3, of="hosted-cupy")
+@pytest.mark.one_in(9, of="hosted-cupy")
 @over(order=1)
 def test_first_and_second_order(xp, case):
     check_grads(

@@ -84,6 +84,7 @@ def points(n: int, dtype: type) -> list:
         return [x.ravel().astype(dtype) for x in np.meshgrid(*[SEVERAL[n]] * n)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", [n for n in UFUNCS if n.split(".")[-1] not in SLOW])
 def test_values_under_a_transform_are_those_of_the_library(name, dtype):

@@ -61,6 +61,7 @@ def test_curve_fit_tells():
     assert pickle.loads(pickle.dumps(fit))[0].tolist() == p.tolist()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("sigma", [np.linspace(0.03, 0.1, 25), np.eye(25) * 0.01 + 0.002])
 def test_sigma(sigma, absolute):

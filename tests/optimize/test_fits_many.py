@@ -48,6 +48,7 @@ def test_peaks_are_scipys():
     assert abs(r.gradient).max() < 1e-9
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("loss", ["soft_l1", "huber", "cauchy", "arctan"])
 def test_robust_losses(loss):
     rng = np.random.default_rng(1)
@@ -72,6 +73,7 @@ def test_robust_losses(loss):
     assert loss != "soft_l1" or np.allclose(own.x, r.x, rtol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("loss", ["huber", "cauchy"])
 def test_starts_at_which_all_residuals_are_outliers(loss):
     """There the matrix of the losses' second derivatives vanishes, and it comes back on the way."""

@@ -109,6 +109,7 @@ def test_starting_points_as_scipy_takes_them():
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "method", [None, "L-BFGS-B", "TNC", "SLSQP", "trust-constr", "Nelder-Mead", "Powell", "COBYQA"]
 )
@@ -132,6 +133,7 @@ def disc(x):
     return 1.0 - x[0] ** 2 - x[1] ** 2 - 0.1 * np.exp(x[2])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", [None, "SLSQP", "trust-constr", "COBYLA", "COBYQA"])
 def test_constraints(method):
     reference = scipy.optimize.minimize(

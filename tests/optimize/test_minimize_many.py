@@ -123,6 +123,7 @@ def test_a_kernel_with_data_of_its_own_for_each_problem(method):
     assert shared.converged.all() and np.allclose(shared.x.T, r.x[:, 0], rtol=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_function_of_the_whole_batch(method, xp):
     y = np.random.default_rng(4).normal(2.0, 3.0, 70)
@@ -352,6 +353,7 @@ def test_curved_valleys():
     np.testing.assert_allclose(steep.x, 1.0, rtol=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", ["bfgs", "newton"])
 @pytest.mark.parametrize("power", [2, 3, 4, 6])
 def test_what_falls_without_end_has_not_converged(method, power):

@@ -101,6 +101,7 @@ def by_names(slow):
     return [pytest.param(name, marks=pytest.mark.long if name in slow else ()) for name in MODELS]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("name", by_names(SLOW))
 def test_one_fit(name, start):

@@ -126,7 +126,7 @@ POINTS = [RANDOM.normal(size=N) for _ in range(3)]
 REFUSED = {"cumsum"}  # (a scan of complex numbers stays with Python)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations(name):
     BODIES_KNOWN.clear()

@@ -79,6 +79,7 @@ def test_gradients_of_a_table_are_added_at_the_indices():
         np.testing.assert_allclose(gradient[k], f(z, POINTS).imag / 1e-30, 1e-12, 1e-12)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(200,), (10, 20), (5, 1, 40), (2, 2, 2, 2, 25)])
 def test_indices_of_any_shape(shape):
     def f(x, at):
@@ -106,6 +107,7 @@ def test_rows_and_columns_at_indices():
 I, J = RNG.integers(-40, 40, (5, 60)), RNG.integers(-6, 6, (5, 60))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "at",
     [
@@ -247,6 +249,7 @@ def random_program(rng):
     return f, n
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed, count=3):
     rng = np.random.default_rng([seed, 5])

@@ -310,6 +310,7 @@ def compare(name, form, points=POINTS, make=Machine, between=None, **options):
     return p
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", METHODS)
 def test_state_after_each_call(name):
     with warnings.catch_warnings():

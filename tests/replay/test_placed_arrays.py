@@ -111,6 +111,7 @@ def replayed(f, *args, method="value_and_grad", compile=False):
     return p, found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_loop_with_the_operation_is_one_block(name):
     """The results are those of the plain call, whether rows are rolled or not; the report names no call of

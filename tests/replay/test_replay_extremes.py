@@ -210,6 +210,7 @@ def tiles(monkeypatch):
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("shape", [(43, 5), (43, 1, 5), (41, 2, 3), (67, 13), (9, 4, 4, 2), (150, 1)])
 def test_sums_over_leading_axes(shape, dtype, monkeypatch):
@@ -233,6 +234,7 @@ def test_sums_over_leading_axes(shape, dtype, monkeypatch):
     assert [tile for tile in found if tile] or shape[-1] == 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("shape", [(43, 5), (6, 7, 8), (300, 2), (3, 90)])
 def test_truth_values_are_counted(shape, dtype):

@@ -88,6 +88,7 @@ TWO = [
 TWO += [np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.copysign, sp.xlogy]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["f8", pytest.param("f4", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "functions", [SMOOTH[:15], SMOOTH[15:], PLAIN, TWO], ids=["elementary", "special", "plain", "two"]

@@ -56,6 +56,7 @@ def kept_apart(x):
 POINTS = [np.append(np.random.default_rng(k).normal(size=4) + 0.1, 0.3 + 0.1 * k) for k in range(12)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", ["value", "grad", "hvp"])
 @pytest.mark.parametrize(
     "f", [damped, in_its_domain, in_a_field, counted, kept_apart], ids=lambda f: f.__name__

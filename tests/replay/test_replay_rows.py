@@ -36,6 +36,7 @@ def ridge(A, y, w):
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("f", [logistic, residuals, powers, ridge], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("rows", [161, *[pytest.param(n, marks=pytest.mark.long) for n in (160, 500)]])
 @pytest.mark.parametrize("kind", ["captured", "constant", "argument"])

@@ -115,6 +115,7 @@ def slopes(f, h=1e-5):
     return np.array([(f(X + h * e) - f(X - h * e)) / (2 * h) for e in np.eye(2)])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CALLS)
 def test_state_is_that_of_a_plain_call(name):
     run = CALLS[name]
@@ -253,6 +254,7 @@ def test_other_values_when_called_again_are_told(f):
         tg.grad(f)(X)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", ["RK23", "RK45", "DOP853"])
 @pytest.mark.parametrize("rtol", [1e-4, 1e-6])
 def test_rounding_is_not_taken_for_it(method, rtol):

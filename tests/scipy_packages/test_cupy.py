@@ -156,6 +156,7 @@ def line_of(table, name):
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.cupy_only
 @pytest.mark.filterwarnings("ignore")  # SciPy's own, of formats that cost time
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ INTEGRALS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", INTEGRALS)
 def test_replays(name):
     """A recording has SciPy's integral as one instruction, and holds for other parameters and intervals."""

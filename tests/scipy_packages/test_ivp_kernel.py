@@ -43,6 +43,7 @@ def python_frames(job):
     return len(found) - 1  # the job
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", [m.__name__ for m in EXPLICIT])
 @pytest.mark.parametrize("options", ({}, {"max_step": 0.3, "rtol": 1e-7}, {"first_step": 0.05, "atol": 1e-9}))
 @pytest.mark.parametrize("way", (1.0, -1.0))
@@ -133,6 +134,7 @@ STIFF = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("problem", STIFF)
 @pytest.mark.parametrize("method", ["BDF", "Radau"])
 def test_the_steps_of_implicit_methods_are_those_of_scipy(method, problem):
@@ -206,6 +208,7 @@ def test_the_derivative_of_bdf_is_that_of_its_kernel(problem):
     np.testing.assert_allclose(tg.jacobian(plainly, mode="reverse")(x), found, rtol=0, atol=1e-12 * scale)
 
 
+@pytest.mark.long
 def test_the_derivative_of_bdf_by_span_and_events():
     """Dense output, an event, and both ends of the interval, against a tight solution by Radau's method."""
     A = np.array([[-3.0, 1.0, 0.0], [0.5, -2.0, 1.0], [0.0, 0.3, -40.0]])

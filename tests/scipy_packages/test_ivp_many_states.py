@@ -50,6 +50,7 @@ def sum_of_squares(f, method="RK45"):
     return of
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", ["RK23", "RK45", "DOP853"])
 @pytest.mark.parametrize("f", [coupled, switched, buffered, counted, turned])
 def test_derivatives_are_those_by_matrices(f, method, monkeypatch):
@@ -100,6 +101,7 @@ def test_a_right_hand_side_that_draws_is_refused():
 LONG = [pytest.param(f, m, marks=pytest.mark.long) for f in (coupled, counted) for m in ("RK45", "DOP853")]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("f", "method"), [(switched, "RK45"), (buffered, "RK23"), (turned, "DOP853"), *LONG])
 def test_slopes_that_are_computed_again(f, method, monkeypatch):
     of = sum_of_squares(f, method)
@@ -128,6 +130,7 @@ def peak_of_a_gradient(n, steps):
         tracemalloc.stop()
 
 
+@pytest.mark.long
 def test_the_memory_of_a_long_solution(monkeypatch):
     """Without the slopes of the stages it is that of a few arrays of states for each step."""
     n, steps = 4000, 100

@@ -52,6 +52,7 @@ def quiet():
         yield
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("call", [c for c in CALLS[::5] if "BDF" not in c[0]], ids=name_of)
 def test_values_and_both_modes(call):
     _, f, x, options = call
@@ -124,6 +125,7 @@ def judged_of_equal_samples(call):
 WITH_ARGUMENTS = [c for c in CALLS if c[0] != "solutions event eval" and c[2]]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("call", WITH_ARGUMENTS[::15], ids=name_of)
 def test_of_equal_samples(call):
     judged_of_equal_samples(call)
@@ -180,6 +182,7 @@ def judged_in_layouts(call):
         assert all([a.dtype == np.asarray(y).dtype for a, y in zip(got[:-1], ys, strict=True)])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("call", WITH_ARGUMENTS[7::30], ids=name_of)
 def test_in_layouts(call):
     judged_in_layouts(call)

@@ -134,6 +134,7 @@ CALLS = {
 POINT = np.array([0.5, 0.7, 0.3])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("call", CALLS)
 def test_call(call):
     found = verdict(CALLS[call], POINT, timed=False)

@@ -58,6 +58,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name):
     check_program(PROGRAMS[name], P)

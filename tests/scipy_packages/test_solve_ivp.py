@@ -44,6 +44,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_steps_and_values_are_those_of_scipy(method, name):
@@ -82,6 +83,7 @@ def test_steps_and_values_are_those_of_scipy(method, name):
         np.testing.assert_array_equal(seen[1], plain.sol(plain.t))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_derivatives_against_tight_tolerances(method):
     """To 100 times rtol."""
@@ -138,6 +140,7 @@ def test_linear_equation_with_a_known_solution(method):
                 assert found[at] == pytest.approx(exact, abs=100 * rtol)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_second_derivatives_are_those_of_the_first(method):
     """Differences of the gradient on the same problem; the steps move between the points, so to the
@@ -253,6 +256,7 @@ def test_branches_of_time(method):
     np.testing.assert_allclose(tg.grad(f)(K[:2]), slopes(lambda k: end(*k), K[:2]), rtol=1e-4)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_branches_of_the_state(method):
     """y'' = -k y, and -2 k y below zero; a half-wave of each, and another half."""
@@ -787,6 +791,7 @@ DRAWS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("draws", DRAWS)
 def test_a_random_right_hand_side(method, draws):

@@ -92,6 +92,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:Changing the sparsity structure")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name):

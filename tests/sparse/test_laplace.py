@@ -113,6 +113,7 @@ def test_against_quadrature(count, bound):
     assert abs(tg.laplace(joint, 0.7, np.zeros(1), y) - by_quadrature) < bound
 
 
+@pytest.mark.long
 def test_spatial_field_and_crossed_effects():
     """A mesh, and two factors whose Hessian has dense blocks: against dense linear algebra."""
     k = 6
@@ -168,6 +169,7 @@ LIKELIHOODS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -201,6 +203,7 @@ def test_crossed_effects_of_many_colours(name):
         y += 0.1
 
 
+@pytest.mark.long
 def test_a_field_by_a_sparse_matrix_and_places_among_the_data():
     """A precision as a sparse matrix keeps the Hessian's pattern; so do indices that are data."""
     k = 40
@@ -286,6 +289,7 @@ def test_indefinite_hessians_far_from_the_mode():
     assert abs(tg.grad(f)(1.0) - (f(1.0 + 1e-5) - f(1.0 - 1e-5)) / 2e-5) < 1e-7
 
 
+@pytest.mark.long
 def test_hundred_thousand_latents():
     """Work grows linearly: four times the latents take at most eight times as long. (Both problems are
     larger than the caches of a processor.)"""

@@ -68,6 +68,7 @@ def functions(name):
 BY_DEFAULT = ("product of sparse ones", "kron", "blocks", "entries")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in BY_DEFAULT else pytest.mark.long) for n in ALGEBRA]
 )

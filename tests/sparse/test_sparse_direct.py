@@ -119,6 +119,7 @@ def dense(f, x, second=False):
     return tg.hessian(lambda x: (f(x) ** 2).sum())(x) if second else tg.jacobian(f)(x)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("second", [False, True], ids=["jacobian", "hessian"])
 @pytest.mark.parametrize("f", FUNCTIONS)
 @pytest.mark.filterwarnings("ignore::tapegrad.errors.DenseWarning")

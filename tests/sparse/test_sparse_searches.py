@@ -19,6 +19,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_patterns_hold_what_a_search_captured(search):
     def f(x):

@@ -21,6 +21,7 @@ def chain(x, v):
 X, V = np.linspace(0.3, 1.2, 6), np.linspace(0.5, 2.0, 6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name, format", CALLS)
 def test_entries_of_jacobians_carry_derivatives(name, format):
     f, x, _ = FUNCTIONS[name]

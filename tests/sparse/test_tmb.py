@@ -57,6 +57,7 @@ def crossed(th, z, y):
 MODELS = {1: autoregression, 2: field, 3: crossed}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("number", MODELS)
 def test_laplace_is_that_of_tmb(number):
     """Value, gradient, modes and their errors at one point; estimates and their errors at the maximum."""

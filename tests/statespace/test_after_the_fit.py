@@ -48,6 +48,7 @@ SPANS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("span", "ahead"), SPANS)
 def test_predictions_are_those_of_statsmodels(pair, span, ahead):
     fit, their = pair
@@ -118,7 +119,7 @@ KINDS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", KINDS)
 def test_month_by_month_is_all_at_once(name):
     """Append, extend one by one, and apply to all are one likelihood, one forecast, one set of states."""

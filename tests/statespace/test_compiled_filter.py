@@ -126,7 +126,7 @@ CASES = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("case", CASES)
 def test_against_the_filter_on_arrays(case):
     settings = dict(CASES[case])
@@ -512,6 +512,7 @@ def smoothed_exactly(s, y):
     return np.array(made).astype(float)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["compiled", "on arrays"])
 def test_a_start_that_the_first_observations_hardly_settle(way, at_once, monkeypatch):
     """Six diffuse elements, the last of which the first six observations see by a factor of 1e-4: the
@@ -589,6 +590,7 @@ def test_stationary_covariance_by_doubling():
 ALL_STARTS = itertools.product([False, True], [1, 2], [False, True])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("diffuse", "width", "first"),
     [x if x == (True, 1, False) else pytest.param(*x, marks=LONG) for x in ALL_STARTS],
@@ -639,6 +641,7 @@ def test_no_stationary_start(size):
 # --- which way is taken ---
 
 
+@pytest.mark.long
 def test_a_number_that_moves_later():
     """An entry that is 0 near the start, and depends on a parameter elsewhere: the pattern is found anew."""
     y = np.random.default_rng(2).normal(size=30)
@@ -661,6 +664,7 @@ def tg_fields(model):
     return model.transition, model.observation, model.transition_cov, model.observation_cov
 
 
+@pytest.mark.long
 def test_matrices_that_vary_by_parameters():
     """Rows of data under differentiation."""
     g = np.random.default_rng(6)
@@ -692,6 +696,7 @@ def test_an_element_that_no_observation_sees():
     assert_same(ours, arrays, scores, [ours.start])
 
 
+@pytest.mark.long
 def test_a_start_of_which_less_is_seen_elsewhere():
     """Where the second state is not seen any more; then the kernel gets the numbers of each model anew."""
     y = np.random.default_rng(4).normal(size=20)
@@ -767,6 +772,7 @@ def test_fit_of_data_on_a_device(xp, kind):
         np.testing.assert_allclose(found.cov(way), wanted.cov(way), rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("xp", ["hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True)
 def test_likelihood_filter_and_smoother_of_a_device_run_compiled(xp, monkeypatch):
     """On the host; with the same values and derivatives, by parameters and data, as arrays of the host have

@@ -60,6 +60,7 @@ def assert_states(m, truth):
     np.testing.assert_allclose(ahead.state_cov[0], T @ f.filtered_cov[-1] @ T.T + Q, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=LONG) if name in ("365.25/10", "24/3, 168/2") else name for name in NAMED],
@@ -79,6 +80,7 @@ def test_likelihood_compiled(name, compiled):
 STATES = [name for name in NAMED if "states" in TRUTH[name]]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("way", ["arrays", "compiled"])
 @pytest.mark.parametrize(
     "name", [name if name in ("24/3", "365.25/1") else pytest.param(name, marks=LONG) for name in STATES]
@@ -133,6 +135,7 @@ def turned(m, seed):
     return replace(m, T0=M @ m.T0 @ M.T, Z=m.Z @ M.T, DQ=M @ m.DQ @ M.T, DT=M @ m.DT @ M.T)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_what_does_not_matter(seed, monkeypatch):
     """The coordinates of the states, the units of the data, the finite variance along the diffuse elements,
@@ -199,6 +202,7 @@ def test_numbers_that_want_more_steps(compiled):
 # --- what the data do not determine ---
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["arrays", "compiled"])
 def test_elements_that_depend_on_each_other(kind, request):
     """The likelihood counts what is seen; where it hardly is, the states are named."""
@@ -298,6 +302,7 @@ def test_states_with_names():
         ss.loglik(replace(ss.local_linear_trend(1.0, 0.5, 0.1), state_names=["level"]), y)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(24))
 def test_matrices_longer_than_the_data(seed):
     """Each that may vary over time, longer by some steps or not: the same as those of the right length."""
@@ -347,6 +352,7 @@ def ar4(t):
     return ss.LinearGaussian(T, np.eye(4)[:1], transition_cov=Q, observation_cov=np.array([0.1]), start=start)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("steps", [8, 60])
 @pytest.mark.parametrize("model", [level_and_cycle, arma12, ar4])
 def test_transitions_that_differ_between_samples(model, steps):

@@ -139,6 +139,7 @@ def test_regressors_of_all_series():
     assert_as_one_by_one(r, build, Y, start, constraints)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("order", [(2, 1), (0, 4)])
 def test_stationary_models(order):
     g = np.random.default_rng(5)
@@ -344,6 +345,7 @@ def test_library_models_with_regressors_are_fitted_alone():
     np.testing.assert_allclose(fits.estimates[2], one.estimates, rtol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", [{}, {"exog": np.arange(60.0) ** 2}], ids=["", "regressor"])
 def test_a_scale_left_out(options):
     """As single fits; the first series has a lower maximum where a search that is not in doubt ends."""

@@ -46,7 +46,7 @@ def test_there_are_45():
     assert len(MODELS) == 45 and set(SHORT) <= set(MODELS)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "i", [pytest.param(i, marks=() if i in SHORT else pytest.mark.long) for i in MODELS if i != UNIT_ROOT]
 )
@@ -140,6 +140,7 @@ def test_estimated_again_as_high_as_at_first(name, order, n):
     assert abs(again.loglik - fresh.loglik) < 1e-8
 
 
+@pytest.mark.long
 def test_factors_with_several_maxima():
     """A single search ends 60 units lower, at a factor that is one of the series."""
     Y = GROWTH.drop(columns="m1")

@@ -139,7 +139,7 @@ def f3_data(xp):
 # --- F1: the discussion's call ---
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "theta, value, score, curvature",
     [
@@ -171,7 +171,7 @@ def test_f1_maximum():
 # --- F2, F3: gains, updates, start ---
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("start", ["matrix", "variances"])
 @pytest.mark.parametrize("joseph", [False, True], ids=["plain", "joseph"])
 @pytest.mark.parametrize("gain", GAINS)

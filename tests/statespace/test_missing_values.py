@@ -75,6 +75,7 @@ def test_the_form_of_the_levels_has_the_same_derivatives(settings):
     assert "missing values" in objective.way
 
 
+@pytest.mark.long
 def test_values_that_the_differences_do_not_determine():
     """A season that was never observed: any constant may be added to it."""
     y = with_gaps(range(0, N, 4))

@@ -364,7 +364,7 @@ COMPILED = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_derivatives(name):
     """What the search goes by, gradient, Hessian and scores, against differences of the filter on arrays."""
@@ -425,6 +425,7 @@ def test_parameters_of_small_unit():
     np.testing.assert_allclose(fit.estimates * [100, 100, 1, 1e4], scaled.estimates, rtol=1e-5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -176,6 +176,7 @@ MODELS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_a_pendulum(name):
     model, by_hand = MODELS[name]

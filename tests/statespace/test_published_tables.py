@@ -252,6 +252,7 @@ def friedman(true, rows=slice(None)):
     return ss.sarimax(consumption, order=(1, 0, 1), exog=np.column_stack([np.ones(consumption.size), money]))
 
 
+@pytest.mark.long
 def test_consumption():
     true = results_sarimax.friedman2_mle
     fit = friedman(true).fit()
@@ -325,6 +326,7 @@ def test_dynamic_factors(name):
     printed([fit.aic, fit.bic], [true["aic"], true["bic"]], 2)
 
 
+@pytest.mark.long
 def test_dynamic_factor_with_means():
     """Its published maximum is one of two. There is a higher one, where the variance of consumption is
     zero."""

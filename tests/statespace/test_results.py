@@ -331,6 +331,7 @@ def test_prior_of_a_normal_mean():
 # --- pickles ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "specified",
     [

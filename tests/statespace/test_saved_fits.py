@@ -45,6 +45,7 @@ def same(a, b):
     assert a.summary().splitlines()[3:6] == b.summary().splitlines()[3:6]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_saved_fit_is_the_fit(name, tmp_path):
     fit = KINDS[name](pd.Series(WALK, INDEXES["months"], name="w"))
@@ -75,6 +76,7 @@ def test_indexes_come_back(name, tmp_path):
     assert getattr(found, "freq", None) == getattr(index, "freq", None)
 
 
+@pytest.mark.long
 def test_several_series_come_back(tmp_path):
     frame = pd.DataFrame(RNG.normal(size=(60, 3)), INDEXES["quarters"], ["a", "b", "c"])
     for fit in (ss.var(frame, 1).fit(), ss.dynamic_factor(frame, 1).fit()):
@@ -100,6 +102,7 @@ FIRST = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FIRST)
 def test_files_of_the_first_version_are_read(name, tmp_path):
     found = ss.load(Path(__file__).parent / "saved" / f"{name}.fit")

@@ -38,6 +38,7 @@ def test_orders_by_a_criterion():
         assert_allclose(fit.bic, -2 * fit.llf + len(fit.names) * np.log(y.notna().sum()), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_a_cycle_of_unemployment():
     """The cycle begins in its stationary distribution, as documented; in statsmodels it is diffuse too. The
     differences have a normal density of closed form."""

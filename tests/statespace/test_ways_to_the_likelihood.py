@@ -134,6 +134,7 @@ WAVES = ss.level() + ss.seasonal(7) + ss.seasonal(91.3, harmonics=2)
 REGRESSED = {"waves": 150, "all steps": 20, "gaps": 150, "walk": 60}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", REGRESSED)
 def test_the_first_steps_of_waves_are_one_regression(name):
     """Value and derivatives without a tape are those of the filter on arrays, step by step."""

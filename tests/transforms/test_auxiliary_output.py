@@ -260,6 +260,7 @@ INNER = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", INNER)
 def test_inside_a_kernel_as_outside(name):
     def both(x):

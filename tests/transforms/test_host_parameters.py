@@ -88,6 +88,7 @@ def directions(f, q, v):
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.cupy_only
 @pytest.mark.parametrize(
     "seed", [*range(8), *[pytest.param(s, marks=pytest.mark.long) for s in range(8, 200)]]

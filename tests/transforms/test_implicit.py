@@ -133,6 +133,7 @@ def ours(F, x0, *params):
     return tg.optimize.minimize(lambda w: F(w, *params), x0).x
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", [bfgs, ours])
 @pytest.mark.parametrize(
     "solve", [None, "dense", linalg.cg, linalg.minres, linalg.gmres, lambda A, b: linalg.lsqr(A, b)[0]]

@@ -116,6 +116,7 @@ FORMS = {
 CASES = [(p, form) for p in PROGRAMS for form in FORMS if p is not noise or "vmap" not in form]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("program, form", CASES, ids=lambda c: getattr(c, "__name__", c))
 def test_as_the_plain_loop(program, form):
     expected = FORMS[form](functools.partial(program, plain_loop, 5))

@@ -85,7 +85,7 @@ FORMS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
 def test_as_a_loop(f, form):
@@ -136,6 +136,7 @@ def test_refusals():
         tg.vmap(lambda a: scipy.optimize.brentq(lambda z: z * z + a, -1, 1))(np.array([0.1, 0.2]))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
 def test_replayed(f):
     """One recording holds for other values: the solver is one instruction of it."""

@@ -196,6 +196,7 @@ FORMS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("k, n", KINDS)
 def test_what_hands_a_count_on_is_told(k, n, form):
@@ -358,6 +359,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CONDITIONS)
 @pytest.mark.parametrize("n", range(len(counters()[0])))
 def test_a_condition_on_a_count_is_told(n, name):
