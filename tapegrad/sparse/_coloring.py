@@ -261,12 +261,12 @@ class Coloring:
         return f"<coloring ({self.kind}, {self.order}): {' and '.join(parts)}>"
 
 
-def vertex_order(order: str, n: int, graph: Any, seed: int = 0) -> np.ndarray:
+def vertex_order(order: str, n: int, graph: Any) -> np.ndarray:
     """Return the vertices in this order; `graph()` gives (bounds, members) of the neighbours."""
     if order == "natural":
         return np.arange(n)
     if order == "random":
-        return np.random.default_rng(seed).permutation(n)
+        return np.random.default_rng(0).permutation(n)
     bounds, members = graph()
     if order == "largest_first":
         return np.argsort(-np.diff(bounds), kind="stable")

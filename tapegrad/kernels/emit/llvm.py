@@ -502,10 +502,9 @@ def emit(
     bits: int,
     per_sample: bool,
     target: str,
-    name: str = "kernel",
     given: bytearray | None = None,
     phase: str = "",
 ) -> str:
     """Return the LLVM text of the program, or of a phase of it, for `width` lanes of `bits` bits; `LlvmText`
     explains `given`."""
-    return LlvmText(low, width, bits, per_sample, given, phase).text(name, target)
+    return LlvmText(low, width, bits, per_sample, given, phase).text("kernel", target)

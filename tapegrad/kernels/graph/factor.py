@@ -79,7 +79,7 @@ def added_cost(g: Graph, outs: Iterable[int], known: frozenset[int]) -> int:
     return sum([g.mask[i] != 0 and g.op[i] != "in" for i in g.reach(outs, known) if i not in known])
 
 
-def split_node(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
+def split_node(g: Graph, node: int, fine: bool) -> dict:
     """Return node as {basis: coefficient}; `fine` splits sums of varying terms too."""
     out: dict = {}
 
@@ -93,7 +93,7 @@ def split_node(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
         out[basis] = g.add(out[basis], c) if basis in out else c
 
     # (node, coefficient, was a fixed factor taken out?, the selects around it)
-    stack: list[tuple] = [(node, g.one, scaled, ())]
+    stack: list[tuple] = [(node, g.one, False, ())]
     while stack:
         i, c, scaled, gates = stack.pop()
         op, args = g.op[i], g.args[i]

@@ -75,13 +75,13 @@ def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
     return LikelihoodProfile(name, values, numpy.array(loglik), numpy.array(estimates))
 
 
-def _around(fit: Any, target: _Target, i: int, width: float = 3.0, count: int = 21) -> numpy.ndarray:
+def _around(fit: Any, target: _Target, i: int) -> numpy.ndarray:
     """Values within three standard errors; of a parameter with a constraint of its own, in the free parameter
     behind it."""
-    u, slope = fit.unconstrained, target.slope(fit.unconstrained)
+    u, slope, spread = fit.unconstrained, target.slope(fit.unconstrained), numpy.linspace(-3.0, 3.0, 21)
     if numpy.count_nonzero(slope) > 1 or slope[i] == 0:
-        return fit.estimates[i] + numpy.linspace(-width, width, count) * fit.standard_errors[i]
-    steps = numpy.linspace(-width, width, count) * fit.standard_errors[i] / abs(slope[i])
+        return fit.estimates[i] + spread * fit.standard_errors[i]
+    steps = spread * fit.standard_errors[i] / abs(slope[i])
     return numpy.sort([target.value(u + step * (numpy.arange(u.size) == i)) for step in steps])
 
 
