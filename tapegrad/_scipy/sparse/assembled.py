@@ -76,7 +76,7 @@ for _f in (
 
 @SPARSE.rule(sps.find)
 def find(A):
-    A = sparse(A)
+    A = sparse(A)._merged()
     rows, cols, places = sps.find(A._places)
     return rows, cols, element_or_zero(A._values, places)
 
