@@ -134,3 +134,14 @@ def test_functions_of_the_layout_need_no_values():
         for x in A:
             assert same([tg.prepare(f, A[0])(x)], [f(x)])
         assert same([tg.vmap(f)(A)], [np.stack([f(x) for x in A])])
+
+
+@pytest.mark.parametrize("f", [np.linalg.eigvals, lambda m: np.linalg.eig(m)[0]])
+def test_eigenvalues_without_derivatives_are_the_librarys(f):
+    """Equal ones have no derivative, but a value."""
+    defective = np.array([[2.0, 1.0], [0.0, 2.0]])
+    stack = np.stack([defective, np.array([[1.0, 2.0], [-3.0, 0.5]])]) + 0j
+    np.testing.assert_array_equal(tg.vmap(f)(stack), np.stack([f(m) for m in stack]))
+    np.testing.assert_array_equal(tg.prepare(f, defective).value(defective), f(defective))
+    with pytest.raises(tg.errors.SingularError):
+        tg.grad(lambda m: abs(f(m)).sum())(defective)
