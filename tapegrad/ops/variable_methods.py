@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.abstract_arrays import AbstractText, shown_class
+from .._core.abstract_arrays import AbstractText, Hollow, hollow, shown_class
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
@@ -324,8 +324,47 @@ class DeviceFlags:
         return getattr(self.theirs, name)
 
 
-def flags_of(flags: Any) -> Any:
-    return flags if type(flags) is NUMPY_FLAGS else DeviceFlags(flags)
+class HiddenFlags:
+    """The flags of an array whose values a trace hides. All arrays of a layout have one abstract value: a
+    flag that is set gives x another one."""
+
+    __slots__ = ("x",)
+    x: Any
+
+    def __init__(self, x: Any):
+        object.__setattr__(self, "x", x)
+
+    @property
+    def owndata(self) -> bool:
+        return type(self.x) is not View
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(layout_source(self.x).flags, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "writeable" or type(self.x) is View:
+            raise ArgumentError(
+                f"x.flags.{name} = {value!r}: under vmap and in a recording an array that is no view can be made "
+                "read-only, and no other flag can be set"
+            )
+        x = self.x
+        while isinstance(x._value, Variable):  # of other transforms
+            x = x._value
+        v = x._value
+        x._value = hollow(np, v.shape, v.dtype, v.strides, bool(value))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.owndata if name in ("O", "OWNDATA") else layout_source(self.x).flags[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self, "writeable" if name in ("W", "WRITEABLE") else name, value)
+
+
+def flags_of(x: Any) -> Any:
+    found = layout_source(x)
+    if type(found) is Hollow:
+        return HiddenFlags(x)
+    return found.flags if type(found.flags) is NUMPY_FLAGS else DeviceFlags(found.flags)
 
 
 V.shape = property(_shape, _set_shape)
@@ -336,7 +375,7 @@ V.size = property(lambda x: int(np.prod(x.shape)))
 V.itemsize = property(lambda x: dtype_of(x).itemsize)
 V.nbytes = property(lambda x: x.size * x.itemsize)
 V.strides = property(lambda x: layout_source(x).strides)
-V.flags = property(lambda x: flags_of(layout_source(x).flags))
+V.flags = property(flags_of)
 V.base = property(lambda x: x._base if type(x) is View else None)
 V.device = property(lambda x: getattr(layout_source(x), "device", "cpu"))
 V.grad = property(lambda x: late.gradient(x))  # these two are for a manual tape

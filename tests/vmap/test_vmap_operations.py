@@ -145,3 +145,22 @@ def test_eigenvalues_without_derivatives_are_the_librarys(f):
     np.testing.assert_array_equal(tg.prepare(f, defective).value(defective), f(defective))
     with pytest.raises(tg.errors.SingularError):
         tg.grad(lambda m: abs(f(m)).sum())(defective)
+
+
+def test_flags_are_of_one_array():
+    """An array that is made read-only under vmap or in a recording leaves others of its layout as they are."""
+
+    def f(x):
+        y, z = x * 2.0, np.require(x * 3.0, requirements=["O", "W"])
+        y.flags.writeable = False
+        z[0] = 1.0
+        w = np.require(y, requirements="W")
+        w[1] = 2.0
+        return np.sum(y * z) * (1 + y.flags.owndata + y.flags.writeable + 2 * x[1:].flags.owndata) + np.sum(w)
+
+    x = np.array([0.7, -0.4, 1.3])
+    p, gradient = tg.prepare(f, x), [4.0 + 2, 24 * x[1], 24 * x[2] + 2]
+    np.testing.assert_allclose(tg.grad(f)(x), gradient)
+    np.testing.assert_allclose(tg.vmap(f)(np.stack([x, 2 * x])), [f(x), f(2 * x)])
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([x, x]))[1], gradient)
+    np.testing.assert_allclose([p.value(x), *p.grad(x)], [f(x), *gradient])
