@@ -8,6 +8,8 @@ import random
 import numpy as np
 import pytest
 import scipy.sparse as ss
+import scipy.sparse.linalg as spla
+from scipy.spatial import cKDTree
 
 import tapegrad as tg
 
@@ -17,6 +19,8 @@ DIRECTION = np.array([0.3, 0.8, -0.5, 0.2, -0.7, 0.4])
 GIVEN = {
     "np": np,
     "ss": ss,
+    "spla": spla,
+    "cKDTree": cKDTree,
     "c": np.array([0.3, -0.8, 1.2, 0.5, -0.1, 0.75]),
     "W": np.arange(16.0).reshape(4, 4) / 7,
     "rows": np.array([0, 1, 1, 2, 3, 0]),
@@ -118,3 +122,15 @@ def test_matrices_share_memory_as_scipys(text):
 def test_random_programs(seeds):
     for seed in seeds:
         judge(program(seed))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lu = spla.splu(A); A.data *= 2; found += [*lu.solve(c[:4]), *lu.solve(y[:4], 'T')]",
+        "solve = spla.factorized(A); A.data[0] = 9.0; found += [*solve(y[:4])]",
+        "p = y.reshape(3, 2); tree = cKDTree(p, copy_data=True); p *= 2; found += [*tree.query(W[:2, :2])[0]]",
+    ],
+)
+def test_what_keeps_a_copy_is_of_the_values_that_it_was_made_of(text):
+    judge(["A = ss.csc_array((y, (rows, cols)), shape=(4, 4)) + ss.eye_array(4) * 4", *text.split("; ")])

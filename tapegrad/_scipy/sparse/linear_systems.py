@@ -115,12 +115,12 @@ def spsolve_triangular(A, b, lower=True, overwrite_A=False, overwrite_b=False, u
 
 
 class SuperLU(Carrier, metaclass=CarrierType):
-    """A factorisation: of a tracked matrix, or one of SciPy's."""
+    """A factorisation: of a tracked matrix as it was then, or one of SciPy's."""
 
     _theirs = sla.SuperLU
 
     def __init__(self, A: Any = None, real: Any = None, **settings: Any):
-        self._A, self._real, self._settings = A, real, settings
+        self._A, self._real, self._settings = A if A is None else A.copy(), real, settings
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
