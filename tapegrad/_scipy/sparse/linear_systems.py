@@ -120,7 +120,8 @@ class SuperLU(Carrier, metaclass=CarrierType):
     _theirs = sla.SuperLU
 
     def __init__(self, A: Any = None, real: Any = None, **settings: Any):
-        self._A, self._real, self._settings = A if A is None else A.copy(), real, settings
+        self._A: Any = None if A is None else A.copy()
+        self._real, self._settings = real, settings
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
