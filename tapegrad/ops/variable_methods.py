@@ -344,8 +344,8 @@ class HiddenFlags:
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "writeable" or type(self.x) is View:
             raise ArgumentError(
-                f"x.flags.{name} = {value!r}: under vmap and in a recording an array that is no view can be made "
-                "read-only, and no other flag can be set"
+                f"x.flags.{name} = {value!r}: under vmap and in a recording an array that is no view can be "
+                "made read-only, and no other flag can be set"
             )
         x = self.x
         while isinstance(x._value, Variable):  # of other transforms

@@ -27,7 +27,8 @@ from ..namespaces import (
     plain_argument,
     refusal_text,
 )
-from .matrices import FACES, LINALG, SparseMatrix, is_device_matrix, is_sparse, sparse
+from .matrices import FACES, LINALG, SparseMatrix, is_sparse, sparse
+from .places import is_device_matrix
 from .products import by_columns, sparse_solution
 
 FOLLOWED = Follower(

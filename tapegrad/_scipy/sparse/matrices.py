@@ -6,7 +6,6 @@ SciPy's own function on the places, and the derivative is that of taking element
 memory with the places, the values share memory too: a write to `A.T.data` is a write to `A.data`. Elements
 at one place stay apart where SciPy keeps them apart. What is not tracked is SciPy's in all."""
 
-import copy
 import functools
 import math
 import operator
@@ -19,7 +18,7 @@ import scipy.sparse.linalg
 from ... import numpy as np
 from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import is_subarray, primal_of
-from ..._core.registry import late, load
+from ..._core.registry import late
 from ..._core.scope import OPEN
 from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
@@ -39,6 +38,24 @@ from ..namespaces import (
     refusal_text,
     unchanged,
 )
+from .places import (
+    ARRAYS,
+    CHANGES,
+    ELEMENTWISE,
+    KEEPS_DUPLICATES,
+    MOVES,
+    OF_VALUES,
+    STRUCTURE,
+    TIDYING,
+    changed_copy,
+    device_matrix,
+    element_or_zero,
+    first_tracked,
+    host_matrix,
+    is_counted,
+    merging,
+    with_counted,
+)
 from .products import SparsityPattern, by_columns, sparse_product
 
 SPARSE = SciPyNamespace(sps, "cupyx.scipy.sparse")
@@ -52,17 +69,6 @@ def is_sparse(x: Any) -> bool:
 
 def is_scalar_operand(x: Any) -> bool:
     return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
-
-
-def element_or_zero(values: Any, at: Any) -> Any:
-    """values[at - 1], 0 where at is 0."""
-    at = plain_np.asarray(at)
-    at = at.astype(int)
-    if at.size and at.min() > 0:
-        if at.ndim == 1 and at.size == shape(values)[0] and bool((plain_np.diff(at) == 1).all()):
-            return values
-        return np.take(values, at - 1)
-    return np.take(np.concatenate([0 * values[:1], values]) if shape(values)[0] else np.zeros(1), at)
 
 
 class TrackedMatrix(Carrier):
@@ -140,7 +146,7 @@ class SparseMatrix(TrackedMatrix):
     # --- what it is ---
 
     def eliminate_zeros(self):
-        """Zeros stay: they have derivatives. What tells of them, and would differ from SciPy's, raises then."""
+        """Zeros stay: they have derivatives. What tells of them and would differ from SciPy's raises."""
         self._zeros = np.copy(self._values)
 
     def _check_zeros(self) -> None:
@@ -208,8 +214,8 @@ class SparseMatrix(TrackedMatrix):
         return getattr(self._places, "has_canonical_format", True)
 
     def _asked(self, run: Any) -> tuple:
-        """(values, their places, what SciPy's function `run` gives of the places). SciPy may sort the elements
-        of the matrix itself, and add those at one place; then the same is done here."""
+        """(values, their places, what SciPy's function `run` gives of the places). SciPy may sort the
+        elements of the matrix itself, and add those at one place; then the same is done here."""
         values, places = self._values, self._places
         if self._tidy:
             return values, places, run(places)
@@ -567,54 +573,6 @@ def sparse_matrix_power(A: Any, n: int) -> Any:
     return found if found is not None else from_scipy(sps.eye_array(A.shape[0], format="csr"))
 
 
-MOVES = frozenset((
-    "transpose", "tocsr", "tocsc", "todia", "copy", "reshape", "getrow", "getcol", "swapaxes",
-    "tobsr", "tolil", "todok",
-    "sorted_indices", "tocoo",
-))  # fmt: skip
-# MOVES of each format that leave several elements at one place
-KEEPS_DUPLICATES = {
-    "csr": {"copy", "transpose", "tocsr", "tocsc", "tocoo", "sorted_indices"},
-    "csc": {"copy", "transpose", "tocsr", "tocsc", "tocoo", "sorted_indices"},
-    "coo": {"copy", "transpose", "tocoo", "reshape"},
-    "dia": MOVES,
-    "bsr": {"copy", "transpose", "tobsr"},
-}
-ELEMENTWISE = frozenset((  # f(0) = 0
-    "sqrt", "sin", "tan", "arcsin", "arctan", "sinh", "tanh", "arcsinh", "arctanh", "expm1", "log1p",
-    "deg2rad", "rad2deg", "sign", "floor",
-    "ceil", "rint", "trunc",
-))  # fmt: skip
-CHANGES = frozenset(("resize", "set_shape"))
-# the matrix is the same one after it
-TIDYING = frozenset(("prune", "check_format"))
-STRUCTURE = frozenset(("getnnz", "getformat", "get_shape", "getmaxprint", "has_sorted_indices"))
-OF_VALUES = frozenset(("count_nonzero", "nonzero"))  # which of them are zero is known; it has no derivative
-
-
-def is_counted(places: Any, size: int | None = None) -> bool:
-    """Are these the places 1, 2, ..., `size` (None: as many as there are)?"""
-    right = size is None or places.size == size
-    return right and bool((places.reshape(-1) == plain_np.arange(1, 1 + places.size)).all())
-
-
-def with_counted(places: Any) -> Any:
-    """A matrix of the same form, whose elements are counted in the order of its data."""
-    new = copy.copy(places)  # the arrays of indices are the same
-    new.data = plain_np.arange(1.0, 1 + places.data.size).reshape(places.data.shape)
-    return new
-
-
-def first_tracked(xs: Any) -> Any:
-    return next((x for x in xs if holds_tracked(x)), None)
-
-
-def changed_copy(A: Any, change: Any, value: Any) -> Any:
-    A = A.copy()
-    change(A, value)
-    return A
-
-
 def values_and_places(value: Any, count: int, kind: Any, call: str) -> tuple:
     """(a vector of the numbers in `value`, which has the shape of it, their places behind `count` others).
 
@@ -642,20 +600,6 @@ def of_places(values: Any, places: Any, zeros: Any = None) -> Any:
     return FACES[type(places)]._of_places(values, places, zeros)
 
 
-ARRAYS = {
-    "coo": ("row", "col"),
-    "csr": ("indices", "indptr"),
-    "csc": ("indices", "indptr"),
-    "dia": ("offsets",),
-}
-
-
-def host_matrix(x: Any) -> Any:
-    if isinstance(x, (tuple, list)):
-        return type(x)([host_matrix(v) for v in x])
-    return x if not is_array(x) or xp_of(x) is plain_np else x.get()
-
-
 def of_device(real: Any, shadow: Any) -> SparseMatrix:
     """One of CuPy's: its values stay on the device, where they stand is known to SciPy."""
     if real.format not in ARRAYS or real.data.dtype.kind not in "fc":
@@ -672,19 +616,6 @@ def of_device(real: Any, shadow: Any) -> SparseMatrix:
     )
 
 
-def is_device_matrix(x: Any) -> bool:
-    return type(x).__module__.startswith("cupyx.")
-
-
-def device_matrix(places: Any, data: Any) -> Any:
-    """CuPy's matrix of these values."""
-    library, at = xp_of(data), places.data.astype(int) - 1
-    where = [library.asarray(getattr(places, name)) for name in ARRAYS[places.format]]
-    values = data[library.asarray(at)]
-    given = (values, tuple(where)) if places.format == "coo" else (values, *where)
-    return getattr(load("cupyx.scipy.sparse"), f"{places.format}_matrix")(given, shape=places.shape)
-
-
 def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
     """One of SciPy's; `shadow` gives what its memory is followed by."""
     if not isinstance(real, (sps.sparray, sps.spmatrix)):
@@ -697,23 +628,6 @@ def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
     places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
     data = shadow(real.data)
     return of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
-
-
-def merging(places: Any) -> tuple | None:
-    """What adds the elements at one place: (which are added, their sums, the places of the sums). None if
-    each has a place of its own."""
-    if places.format == "dia" or places.has_canonical_format:
-        return None
-    coo = places.tocoo()
-    coords = [plain_np.asarray(c, int) for c in coo.coords]
-    flat = plain_np.ravel_multi_index(coords, coo.shape) if coo.nnz else plain_np.zeros(0, int)
-    unique, which = plain_np.unique(flat, return_inverse=True)
-    if len(unique) == len(flat):
-        return None
-    sums = Sums(which, plain_np.arange(len(flat)), len(unique), len(flat))
-    count = plain_np.arange(1.0, len(unique) + 1)
-    made = type(coo)((count, plain_np.unravel_index(unique, coo.shape)), shape=coo.shape)
-    return coo.data, sums, made.asformat(places.format)
 
 
 def sparse(x: Any) -> SparseMatrix:
@@ -763,18 +677,6 @@ def product(A: SparseMatrix, B: SparseMatrix) -> Any:
     return matrix_of_elements(
         np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, to, A.format
     )
-
-
-def stack_values(parts: list) -> tuple:
-    """(one vector of values, the matrices of places in it)."""
-    values, places, start = [], [], 0
-    for A in parts:
-        form = A._places.copy()
-        form.data = plain_np.where(form.data > 0, form.data + start, 0.0)
-        start += shape(A._values)[0]
-        values.append(A._values)
-        places.append(form)
-    return np.concatenate(device_concatenator(*values)), places
 
 
 def add_matrices(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
