@@ -135,7 +135,7 @@ class FormulaRotation(Carrier, metaclass=RotationType):
     def __init__(self, quat: Any, normalize: bool = True, copy: bool = True, scalar_first: bool = False):
         q = as_float_array(quat)
         q = np.roll(q, -1, -1) if scalar_first else q
-        self._quat = unit(q) if normalize else q
+        self._quat = unit(q) if normalize else np.copy(q) if copy else q
 
     @classmethod
     def _of(cls, x: Any, shadow: Any = None) -> Any:
@@ -192,7 +192,7 @@ class FormulaRotation(Carrier, metaclass=RotationType):
         if canonical:
             same = plain_np.sum(self._plain().as_quat(canonical=True) * bare(q), -1, keepdims=True) > 0
             q = q * plain_np.where(same, 1.0, -1.0)
-        return np.roll(q, 1, -1) if scalar_first else q
+        return np.roll(q, 1, -1) if scalar_first else np.copy(q)
 
     def as_matrix(self) -> Any:
         return matrix_of(self._quat)

@@ -7,6 +7,7 @@ from typing import Any
 
 import scipy.spatial.transform as transform
 
+from .. import numpy as np
 from .followed import FollowedObject, Follower, is_python_class
 from .namespaces import SciPyNamespace
 from .rotation_formulas import FormulaRotation, quaternion_of_vector, vector_of_quaternion
@@ -29,11 +30,18 @@ class FollowedRotation(FollowedObject):
         return new
 
 
+def new_quaternions(f: Any) -> Any:
+    """f of SciPy's Python code, which may give its argument; the compiled code makes new arrays."""
+    return lambda quat, *args, **kwargs: np.copy(f(quat, *args, **kwargs))
+
+
 if is_python_class(transform.Rotation):
     backend = transform.Rotation.__init__.__globals__["xp_backend"]
     FOLLOWED.bases[transform.Rotation] = FollowedRotation
     FOLLOWED.decorate(backend.from_rotvec, lambda _: quaternion_of_vector)
     FOLLOWED.decorate(backend.as_rotvec, lambda _: vector_of_quaternion)
+    for _f in (backend.as_quat, backend.pow):
+        FOLLOWED.decorate(_f, new_quaternions)
     for _name in KINDS:
         TRANSFORM.rule(getattr(transform, _name))(FOLLOWED.klass(getattr(transform, _name)))
 else:

@@ -256,7 +256,8 @@ class NeighbourTree(Carrier):
     tree: Any
 
     def __init__(self, data: Any, *args: Any, **kwargs: Any):
-        self.points, values = data, bare(data)
+        own = kwargs.get("copy_data", args[2] if len(args) > 2 else False)
+        self.points, values = np.copy(data) if own else data, bare(data)
         self.tree = self._theirs(values, *args, **kwargs) if xp_of(values) is plain_np else None
 
     @classmethod

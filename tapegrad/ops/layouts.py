@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import NUMBERS, is_array, packed_steps, room_laid, xp_of
+from .._core.arrays import NUMBERS, copy_with_layout, is_array, packed_steps, room_laid, xp_of
 from .._core.registry import late
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 
@@ -132,7 +132,8 @@ def layout_key(x: Any, given: list) -> Any:
 
 
 def library_view(x: Any, least: int) -> Any:
-    """x as the library takes it. Hidden values are replaced by dummy values, from `least` upwards."""
+    """x as the library takes it: a copy, because the library may overwrite it (`overwrite_a=True`). Hidden
+    values are replaced by dummy values, from `least` upwards."""
     c = type(x)
     if c is tuple or c is list:
         return c([library_view(e, least) for e in x])
@@ -140,7 +141,9 @@ def library_view(x: Any, least: int) -> Any:
         return x
     if issubclass(c, Variable):
         x = late.shown(x)
-    return x if type(x) is xp_of(x).ndarray or type(x).__module__ == "numpy" else stand_in(x, least)
+    if type(x) is xp_of(x).ndarray:
+        return copy_with_layout(x)
+    return x if type(x).__module__ == "numpy" else stand_in(x, least)
 
 
 def library_layout(function: Callable, args: tuple, kwargs: dict, given: list) -> list:

@@ -57,6 +57,7 @@ from . import shaping as s
 from .declare import NUMPY, shape
 from .declare import dtype as dtype_of
 from .indexing import views
+from .indexing.flags import flags_of
 from .indexing.flat import FlatIterator, assign_flat
 from .indexing.hidden_regions import is_read_at
 from .indexing.traced_indices import is_hidden, is_hidden_mask, with_written
@@ -307,27 +308,6 @@ def _dtype(x):
     return v.dtype if type(x) is not View or v.dtype.kind != "c" else dtype_of(x)
 
 
-NUMPY_FLAGS = type(np.empty(0).flags)
-
-
-class DeviceFlags:
-    """The flags of a CuPy array, with NumPy's other name of `c_contiguous`, which SciPy's code reads."""
-
-    def __init__(self, theirs: Any):
-        self.theirs = theirs
-
-    @property
-    def contiguous(self) -> bool:
-        return self.theirs.c_contiguous
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.theirs, name)
-
-
-def flags_of(flags: Any) -> Any:
-    return flags if type(flags) is NUMPY_FLAGS else DeviceFlags(flags)
-
-
 V.shape = property(_shape, _set_shape)
 V._set_shape = _set_shape  # from NumPy 2.5 on its own code calls this method
 V.dtype = property(_dtype)
@@ -336,7 +316,7 @@ V.size = property(lambda x: int(np.prod(x.shape)))
 V.itemsize = property(lambda x: dtype_of(x).itemsize)
 V.nbytes = property(lambda x: x.size * x.itemsize)
 V.strides = property(lambda x: layout_source(x).strides)
-V.flags = property(lambda x: flags_of(layout_source(x).flags))
+V.flags = property(flags_of)
 V.base = property(lambda x: x._base if type(x) is View else None)
 V.device = property(lambda x: getattr(layout_source(x), "device", "cpu"))
 V.grad = property(lambda x: late.gradient(x))  # these two are for a manual tape

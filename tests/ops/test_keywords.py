@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.linalg
 from comparison import host
 from keyword_calls import (
@@ -28,6 +29,7 @@ from keyword_calls import (
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
+from tapegrad.ops import layouts
 from tapegrad.ops.declare import NUMPY
 from tapegrad.ops.protocols import ADAPTERS, signature_of
 from tapegrad.testing.hosted import stats
@@ -271,3 +273,29 @@ def test_solve_reads_what_the_structure_says(structure, lower):
             e = np.zeros((4, 4))
             e[i, j] = 1e-6
             assert g[i, j] == pytest.approx((f(a + e) - f(a - e)) / 2e-6, rel=1e-5, abs=1e-9)
+
+
+FORTRAN = np.asfortranarray([[3.2, 0.1, 0.3], [0.1, 2.4, 0.3], [0.3, 0.3, 4.1]])
+OVERWRITING = {
+    "solve": lambda m, b: scipy.linalg.solve(m, b, overwrite_a=True, overwrite_b=True),
+    "cho_solve": lambda m, b: scipy.linalg.cho_solve(scipy.linalg.cho_factor(m), b, overwrite_b=True),
+    "lu_solve": lambda m, b: scipy.linalg.lu_solve(scipy.linalg.lu_factor(m), b, overwrite_b=True),
+    "lstsq": lambda m, b: scipy.linalg.lstsq(m, b, overwrite_a=True, overwrite_b=True)[0],
+    "solve_triangular": lambda m, b: scipy.linalg.solve_triangular(m, b, overwrite_b=True),
+    "dct": lambda m, b: scipy.fft.dct(m * b, overwrite_x=True),
+}
+
+
+@pytest.mark.parametrize("name", OVERWRITING)
+def test_memory_that_a_library_may_overwrite_is_as_it_was_for_derivatives(name):
+    """Also in the first call of its kind, in which the form of the library's result is learnt."""
+
+    def f(b):
+        return np.sum(OVERWRITING[name](FORTRAN.copy(order="F"), b.copy()) * np.cos(b))
+
+    layouts.KNOWN.clear()
+    b = np.array([0.7, -0.4, 1.3])
+    h = 1e-6 * np.eye(3)
+    for _ in range(2):
+        np.testing.assert_allclose(tg.grad(f)(b), [(f(b + d) - f(b - d)) / 2e-6 for d in h], rtol=1e-7)
+    np.testing.assert_array_equal(FORTRAN, FORTRAN.T)

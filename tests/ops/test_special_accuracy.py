@@ -78,3 +78,22 @@ def test_derivatives_in_multiple_precision(name, ours, exact, points, rtol):
                 at = [[mp.mpf(x) + (s * h if i == k else 0) for i, x in enumerate(point)] for s in (1, -1)]
                 right = (exact(*at[0]) - exact(*at[1])) / (2 * h)
                 assert abs(slope - right) <= rtol * abs(right), (point, k, slope, float(right))
+
+
+@pytest.mark.parametrize(
+    "f, exact, a, b",
+    [
+        (sp.beta, mp.beta, -3.0, 2.0),
+        (sp.beta, mp.beta, -5.0, 3.0),
+        (sp.poch, mp.rf, -6.0, 4.0),
+        (sp.poch, mp.rf, -2.0, 2.0),
+    ],
+)
+def test_ratios_of_gamma_functions_at_two_poles(f, exact, a, b):
+    one = lambda t: f(t, b)
+    with mp.workdps(60):
+        h, x = mp.mpf(10) ** -12, mp.mpf(a)
+        y = [exact(x + k * h, b) for k in (-2, -1, 1, 2)]
+        first, second = (y[2] - y[1]) / (2 * h), (y[3] - y[2] - y[1] + y[0]) / (3 * h * h)
+    assert tg.grad(one)(a) == pytest.approx(float(first), rel=1e-13)
+    assert tg.jvp(tg.grad(one), (a,), (1.0,))[1] == pytest.approx(float(second), rel=1e-13)

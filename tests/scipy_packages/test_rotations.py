@@ -92,3 +92,18 @@ def test_bad_input():
         tg.grad(lambda p: Rotation.from_rotvec(p[:2]).magnitude())(P)
     with pytest.raises(ValueError, match="[Aa]xes|axis|seq"):
         tg.grad(lambda p: Rotation.from_euler("xqz", p).magnitude())(P)
+
+
+def test_what_a_rotation_gives_is_new_memory():
+    """A write there leaves the rotation as it was."""
+
+    def f(x):
+        r = Rotation.from_rotvec(x)
+        for made in (r.as_quat(), r.as_matrix(), r.as_rotvec(), (r**1.0).as_quat()):
+            made[0] = 0.3
+        return r.as_quat().sum() + r.as_rotvec()[1]
+
+    value, slope = tg.jvp(f, (np.array([0.7, -0.4, 1.3]),), (np.array([0.3, 0.8, -0.5]),))
+    plain = lambda t: f(np.array([0.7, -0.4, 1.3]) + t * np.array([0.3, 0.8, -0.5]))
+    np.testing.assert_allclose(value, plain(0.0), rtol=1e-13)
+    np.testing.assert_allclose(slope, (plain(1e-5) - plain(-1e-5)) / 2e-5, rtol=1e-8)

@@ -134,3 +134,33 @@ def test_functions_of_the_layout_need_no_values():
         for x in A:
             assert same([tg.prepare(f, A[0])(x)], [f(x)])
         assert same([tg.vmap(f)(A)], [np.stack([f(x) for x in A])])
+
+
+@pytest.mark.parametrize("f", [np.linalg.eigvals, lambda m: np.linalg.eig(m)[0]])
+def test_eigenvalues_without_derivatives_are_the_librarys(f):
+    """Equal ones have no derivative, but a value."""
+    defective = np.array([[2.0, 1.0], [0.0, 2.0]])
+    stack = np.stack([defective, np.array([[1.0, 2.0], [-3.0, 0.5]])]) + 0j
+    np.testing.assert_array_equal(tg.vmap(f)(stack), np.stack([f(m) for m in stack]))
+    np.testing.assert_array_equal(tg.prepare(f, defective).value(defective), f(defective))
+    with pytest.raises(tg.errors.SingularError):
+        tg.grad(lambda m: abs(f(m)).sum())(defective)
+
+
+def test_flags_are_of_one_array():
+    """An array that is made read-only under vmap or in a recording leaves others of its layout as they are."""
+
+    def f(x):
+        y, z = x * 2.0, np.require(x * 3.0, requirements=["O", "W"])
+        y.flags.writeable = False
+        z[0] = 1.0
+        w = np.require(y, requirements="W")
+        w[1] = 2.0
+        return np.sum(y * z) * (1 + y.flags.owndata + y.flags.writeable + 2 * x[1:].flags.owndata) + np.sum(w)
+
+    x = np.array([0.7, -0.4, 1.3])
+    p, gradient = tg.prepare(f, x), [4.0 + 2, 24 * x[1], 24 * x[2] + 2]
+    np.testing.assert_allclose(tg.grad(f)(x), gradient)
+    np.testing.assert_allclose(tg.vmap(f)(np.stack([x, 2 * x])), [f(x), f(2 * x)])
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([x, x]))[1], gradient)
+    np.testing.assert_allclose([p.value(x), *p.grad(x)], [f(x), *gradient])

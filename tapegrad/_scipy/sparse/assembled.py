@@ -3,20 +3,35 @@
 import functools
 from typing import Any
 
+import numpy as plain_np
 import scipy.sparse as sps
 
+from ... import numpy as np
 from ..._core.arrays import is_array
 from ..._core.variable import Variable
+from ...ops.declare import shape
+from ..device import device_concatenator
 from ..namespaces import plain_argument
 from .matrices import (
     FACES,
     SPARSE,
-    element_or_zero,
     is_sparse,
     of_places,
     sparse,
-    stack_values,
 )
+from .places import element_or_zero
+
+
+def stack_values(parts: list) -> tuple:
+    """(one vector of values, the matrices of places in it)."""
+    values, places, start = [], [], 0
+    for A in parts:
+        form = A._places.copy()
+        form.data = plain_np.where(form.data > 0, form.data + start, 0.0)
+        start += shape(A._values)[0]
+        values.append(A._values)
+        places.append(form)
+    return np.concatenate(device_concatenator(*values)), places
 
 
 def moving_rule(f: Any) -> Any:
@@ -76,7 +91,7 @@ for _f in (
 
 @SPARSE.rule(sps.find)
 def find(A):
-    A = sparse(A)
+    A = sparse(A)._merged()
     rows, cols, places = sps.find(A._places)
     return rows, cols, element_or_zero(A._values, places)
 

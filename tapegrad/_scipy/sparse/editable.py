@@ -47,6 +47,8 @@ class EditableMatrix(TrackedMatrix):
         new._real, new._pieces, new._starts = places, [values], [0]
         return new
 
+    _of_counted = _of_places
+
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
         new = object.__new__(cls)
@@ -62,10 +64,14 @@ class EditableMatrix(TrackedMatrix):
     def _as_sparse(self) -> SparseMatrix:
         if self._pieces is None:
             return from_scipy(self._real)
-        if len(self._pieces) > 1:
-            self._pieces, self._starts = [np.concatenate(device_concatenator(*self._pieces))], [0]
-        # SciPy would not keep an element that is 0
-        return of_places(self._pieces[0], self._real.tocsr(), self._pieces[0])
+        values = self._joined()
+        return of_places(values, self._real.tocsr(), values)  # SciPy would not keep an element that is 0
+
+    def _joined(self) -> Any:
+        pieces = cast(list, self._pieces)
+        if len(pieces) > 1:
+            self._pieces, self._starts = pieces, _ = [np.concatenate(device_concatenator(*pieces))], [0]
+        return pieces[0]
 
     def _changed(self, call: str, change: Any, value: Any = None) -> None:
         if self._pieces is None and not holds_tracked(value):
@@ -88,14 +94,14 @@ class EditableMatrix(TrackedMatrix):
     def copy(self):
         if self._pieces is None:
             return SPARSE.faced(self._real.copy())
-        return of_places(self._as_sparse()._values, self._real.copy())
+        return of_places(self._joined(), self._real.copy())
 
     def __getitem__(self, at):
         found = self._real[plain_argument(at)]
         if self._pieces is None:
             return SPARSE.faced(as_variable(found))
         if sps.issparse(found):
-            return of_places(self._as_sparse()._values, found)
+            return of_places(self._joined(), found)
         if not found:
             return 0 * self._pieces[0][:1].sum()
         k = bisect.bisect_right(self._starts, int(found) - 1) - 1

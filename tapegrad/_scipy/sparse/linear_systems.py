@@ -27,7 +27,8 @@ from ..namespaces import (
     plain_argument,
     refusal_text,
 )
-from .matrices import FACES, LINALG, SparseMatrix, is_device_matrix, is_sparse, sparse
+from .matrices import FACES, LINALG, SparseMatrix, is_sparse, sparse
+from .places import is_device_matrix
 from .products import by_columns, sparse_solution
 
 FOLLOWED = Follower(
@@ -115,12 +116,13 @@ def spsolve_triangular(A, b, lower=True, overwrite_A=False, overwrite_b=False, u
 
 
 class SuperLU(Carrier, metaclass=CarrierType):
-    """A factorisation: of a tracked matrix, or one of SciPy's."""
+    """A factorisation: of a tracked matrix as it was then, or one of SciPy's."""
 
     _theirs = sla.SuperLU
 
     def __init__(self, A: Any = None, real: Any = None, **settings: Any):
-        self._A, self._real, self._settings = A, real, settings
+        self._A: Any = None if A is None else A.copy()
+        self._real, self._settings = real, settings
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:

@@ -1,9 +1,12 @@
 """Sparse matrices with tracked values.
 
-One is a vector of values and a matrix of SciPy's whose elements are places in that vector, counted from 1.
-So whatever only moves elements (slices, transposes, other formats, blocks) is SciPy's own function on the
-places, and the derivative is that of taking elements.  What is not tracked is SciPy's in all."""
+One is a vector of values and a matrix of SciPy's whose elements are places in that vector, counted from 1
+in the order of its `data`. So whatever only moves elements (slices, transposes, other formats, blocks) is
+SciPy's own function on the places, and the derivative is that of taking elements. If SciPy's result shares
+memory with the places, the values share memory too: a write to `A.T.data` is a write to `A.data`. Elements
+at one place stay apart where SciPy keeps them apart. What is not tracked is SciPy's in all."""
 
+import functools
 import math
 import operator
 from typing import Any
@@ -15,7 +18,7 @@ import scipy.sparse.linalg
 from ... import numpy as np
 from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import is_subarray, primal_of
-from ..._core.registry import late, load
+from ..._core.registry import late
 from ..._core.scope import OPEN
 from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
@@ -35,6 +38,24 @@ from ..namespaces import (
     refusal_text,
     unchanged,
 )
+from .places import (
+    ARRAYS,
+    CHANGES,
+    ELEMENTWISE,
+    KEEPS_DUPLICATES,
+    MOVES,
+    OF_VALUES,
+    STRUCTURE,
+    TIDYING,
+    changed_copy,
+    device_matrix,
+    element_or_zero,
+    first_tracked,
+    host_matrix,
+    is_counted,
+    merging,
+    with_counted,
+)
 from .products import SparsityPattern, by_columns, sparse_product
 
 SPARSE = SciPyNamespace(sps, "cupyx.scipy.sparse")
@@ -48,17 +69,6 @@ def is_sparse(x: Any) -> bool:
 
 def is_scalar_operand(x: Any) -> bool:
     return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
-
-
-def element_or_zero(values: Any, at: Any) -> Any:
-    """values[at - 1], 0 where at is 0."""
-    at = plain_np.asarray(at)
-    at = at.astype(int)
-    if at.size and at.min() > 0:
-        if at.ndim == 1 and at.size == shape(values)[0] and bool((plain_np.diff(at) == 1).all()):
-            return values
-        return np.take(values, at - 1)
-    return np.take(np.concatenate([0 * values[:1], values]) if shape(values)[0] else np.zeros(1), at)
 
 
 class TrackedMatrix(Carrier):
@@ -90,24 +100,25 @@ class TrackedMatrix(Carrier):
 
 class SparseMatrix(TrackedMatrix):
     _zeros: Any = None  # the values when eliminate_zeros() was called
+    _single: Any = None  # is there one element at a place? None: not known
 
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
         name = type(self)._theirs.__name__
         if isinstance(arg, TrackedMatrix):
-            made_of = sparse(arg).asformat(self.format)
+            made_of = sparse(arg).asformat(self.format, copy)
             made_of = made_of if dtype is None else made_of.astype(dtype)
         elif not holds_tracked(arg[0] if type(arg) is tuple else arg) and not on_a_device((arg,)):
             made_of = from_scipy(
                 type(self)._theirs(plain_argument(bare(arg)), plain_argument(shape), dtype, copy, **more)
             )
         else:
-            made_of = self._read(name, arg, plain_argument(shape))
+            made_of = self._read(name, arg, plain_argument(shape), copy)
             made_of = made_of if dtype is None else made_of.astype(dtype)
         self._values, self._places, self._seen = made_of._values, type(self)._theirs(made_of._places), None
         self._zeros = made_of._zeros
 
     @classmethod
-    def _read(cls, name: str, arg: Any, to: Any) -> "SparseMatrix":
+    def _read(cls, name: str, arg: Any, to: Any, copy: bool) -> "SparseMatrix":
         """What the constructor of this format makes of tracked values."""
         if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
             dense = as_float_array(arg)
@@ -119,13 +130,14 @@ class SparseMatrix(TrackedMatrix):
             at = host_matrix(bare(primal_of(dense) != 0).reshape(-1).nonzero()[0])  # the same for all samples
             places = plain_np.zeros(shape(dense), float)
             places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
-            return of_places(np.take(np.reshape(dense, -1), at), sps.coo_array(places))
+            return of_places(np.take(np.reshape(dense, -1), at), cls._theirs(places))
         data, where = as_float_array(arg[0], first_tracked(arg)), host_matrix(bare(arg[1:]))
         count = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(data)))).reshape(shape(data))
-        values = np.reshape(data, -1)
+        values = np.reshape(np.copy(data) if copy else data, -1)
         if len(where) == 1 and cls.format != "dia":
-            return without_duplicates(values, sps.coo_array((count, tuple(where[0])), shape=to))
-        return canonical(of_places(values, cls._theirs((count, *where), shape=to)))
+            made_of = of_places(values, sps.coo_array((count, tuple(where[0])), shape=to))
+            return made_of.asformat(cls.format)
+        return of_places(values, cls._theirs((count, *where), shape=to))
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -133,13 +145,9 @@ class SparseMatrix(TrackedMatrix):
 
     # --- what it is ---
 
-    @property
-    def _data(self) -> Any:
-        return element_or_zero(self._values, self._places.data)
-
     def eliminate_zeros(self):
-        """Zeros stay: they have derivatives. What tells of them, and would differ from SciPy's, raises then."""
-        self._zeros = self._values
+        """Zeros stay: they have derivatives. What tells of them and would differ from SciPy's raises."""
+        self._zeros = np.copy(self._values)
 
     def _check_zeros(self) -> None:
         """Raise where SciPy has fewer elements than `eliminate_zeros` has left here."""
@@ -154,13 +162,8 @@ class SparseMatrix(TrackedMatrix):
     @property
     def data(self):
         self._check_zeros()
-        if self._places.data.size == shape(self._values)[0] and is_counted(self._places.data):
-            return (
-                np.reshape(self._values, self._places.data.shape)
-                if self._places.data.ndim > 1
-                else self._values
-            )
-        return self._data
+        to = self._places.data.shape
+        return np.reshape(self._values, to) if len(to) > 1 else self._values
 
     @data.setter
     def data(self, new):
@@ -168,10 +171,7 @@ class SparseMatrix(TrackedMatrix):
             raise ValueError(
                 f"the data of a sparse matrix have the shape {self._places.data.shape}, not {shape(new)}"
             )
-        self._values = np.reshape(as_float_array(new), -1)
-        self._places = self._places.copy()
-        self._places.data = plain_np.arange(1.0, 1 + self._places.data.size).reshape(self._places.data.shape)
-        self._seen = self._zeros = None
+        self._values, self._zeros = np.reshape(as_float_array(new), -1), None
 
     shape = property(lambda self: self._places.shape)
     ndim = property(lambda self: self._places.ndim)
@@ -206,11 +206,89 @@ class SparseMatrix(TrackedMatrix):
         data = plain_argument(self._values) if not self._tracked() else bare(self._values)
         if is_array(data) and xp_of(data) is not plain_np:
             return device_matrix(real, data)
-        real.data = chosen_plain(data, self._places.data)
+        real.data = plain_np.reshape(data, self._places.data.shape).copy()
         return real
 
+    @property
+    def _tidy(self) -> bool:
+        return getattr(self._places, "has_canonical_format", True)
+
+    def _asked(self, run: Any) -> tuple:
+        """(values, their places, what SciPy's function `run` gives of the places). SciPy may sort the
+        elements of the matrix itself, and add those at one place; then the same is done here."""
+        values, places = self._values, self._places
+        if self._tidy:
+            return values, places, run(places)
+        found = run(places := places.copy())
+        if places.data.size != self._places.data.size:
+            self.sum_duplicates()
+        elif not is_counted(places.data):
+            self._replace(values, places)
+        return values, places, found
+
+    def _moved(self, run: Any) -> Any:
+        """The matrix to which `run`, SciPy's function, moves the elements, or one of its elements."""
+        values, places, found = self._asked(run)
+        if found is places:
+            return self
+        if not sps.issparse(found):
+            return element_or_zero(values, found)
+        kind = FACES[type(found)]
+        if issubclass(kind, SparseMatrix):
+            at = found.data
+            if plain_np.may_share_memory(at, places.data):
+                first = int(at.flat[0]) - 1 if at.size else 0
+                values = values if at.size == places.data.size else values[first : first + at.size]
+                return kind._of_counted(values, with_counted(found), self._zeros)
+            if not is_counted(at, places.data.size):
+                return of_places(values, found, self._zeros)
+        return of_places(np.copy(values), found, self._zeros)
+
+    def _merged(self) -> "SparseMatrix":
+        """This matrix with one element at a place."""
+        if self._single is None:
+            self._single = merging(self._places) or True
+        if self._single is True:
+            return self
+        at, sums, places = self._single
+        return of_places(mapped(element_or_zero(self._values, at), map=sums), places, self._zeros)
+
+    def sum_duplicates(self):
+        one = self._merged()
+        places = one._places.copy()
+        if hasattr(places, "sum_duplicates"):
+            places.sum_duplicates()
+        self._replace(one._values, places)
+
+    def sort_indices(self):
+        places = self._places.copy()
+        places.sort_indices()
+        self._replace(self._values, places)
+
+    def _replace(self, values: Any, places: Any) -> None:
+        new = type(self)._of_places(values, places, self._zeros)
+        self._values, self._places, self._seen, self._single = new._values, new._places, None, None
+
+    def _move(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = plain_argument(args), plain_argument(kwargs)
+        run = lambda A: getattr(A, name)(*args, **kwargs)
+        return self._moved(run) if name in KEEPS_DUPLICATES[self.format] else self._single_moved(run)
+
+    def _single_moved(self, run: Any) -> Any:
+        one = self._merged()
+        if one is not self:
+            self._asked(run)
+        return one._moved(run)
+
+    def asformat(self, format, copy=False):
+        if format is None or format == self.format:
+            return self.copy() if copy else self
+        return getattr(self, f"to{format}")(copy=copy)
+
     def _elements(self) -> tuple:
-        """(Pattern, values of its elements)."""
+        """(Pattern, values of its elements, one at a place)."""
+        if (one := self._merged()) is not self:
+            return one._elements()
         if self._seen is None:
             coo = self._places.tocoo()
             rows, cols = coo.coords if coo.ndim == 2 else (plain_np.zeros(coo.nnz, int), coo.coords[0])
@@ -227,13 +305,9 @@ class SparseMatrix(TrackedMatrix):
         if name.startswith("_"):
             raise AttributeError(name)
         if name in MOVES:
-            return lambda *args, **kwargs: of_places(
-                self._values,
-                getattr(self._places, name)(*plain_argument(args), **plain_argument(kwargs)),
-                self._zeros,
-            )
+            return functools.partial(self._move, name)
         if name in ELEMENTWISE:
-            return lambda: self._with(getattr(np, name))
+            return lambda: self._with_sums(getattr(np, name))
         if name in CHANGES:
             return lambda *args, **kwargs: self._changed(
                 f"A.{name}(...)",
@@ -243,6 +317,8 @@ class SparseMatrix(TrackedMatrix):
             return lambda *args, **kwargs: None
         if name in STRUCTURE or not callable(getattr(self._places, name)):
             return getattr(self._told(), name)
+        if name in OF_VALUES:
+            return getattr(self._plain(), name)
         if self._tracked():
             raise refusal_text(
                 f"scipy.sparse.{type(self)._theirs.__name__}.{name}",
@@ -266,7 +342,7 @@ class SparseMatrix(TrackedMatrix):
     # --- elements ---
 
     def toarray(self, order=None, out=None):
-        dense = element_or_zero(self._values, self._places.toarray())
+        dense = self._single_moved(lambda A: A.toarray())
         if out is None:
             return dense
         out[...] = dense
@@ -276,21 +352,25 @@ class SparseMatrix(TrackedMatrix):
         return beside(self, self.toarray(order, out))
 
     def diagonal(self, k=0):
-        return element_or_zero(self._values, self._places.diagonal(k))
+        return self._single_moved(lambda A: A.diagonal(k))
 
     def trace(self, offset=0):
         return np.sum(self.diagonal(offset))
 
     def __getitem__(self, at):
-        found = self._places[plain_argument(at)]
-        if sps.issparse(found):
-            return of_places(self._values, found, self._zeros)
-        return element_or_zero(self._values, found)
+        return self._single_moved(lambda A: A[plain_argument(at)])
 
     @classmethod
     def _of_places(cls, values: Any, places: Any, zeros: Any) -> Any:
+        at = places.data.reshape(-1)
+        if not is_counted(at, shape(values)[0]):
+            values, places = element_or_zero(values, at), with_counted(places)
+        return cls._of_counted(values, places, zeros)
+
+    @classmethod
+    def _of_counted(cls, values: Any, places: Any, zeros: Any) -> Any:
         new = object.__new__(cls)
-        new._values, new._places, new._seen, new._zeros = values, places, None, zeros
+        new._values, new._places, new._seen, new._zeros, new._single = values, places, None, zeros, None
         return new
 
     def _as_sparse(self) -> "SparseMatrix":
@@ -309,15 +389,18 @@ class SparseMatrix(TrackedMatrix):
             )
         if not self._tracked() and not holds_tracked(value):
             new = from_scipy(changed_copy(self._plain(), change, plain_argument(value)))
-            self._values, self._places = new._values, new._places
+            self._replace(new._values, new._places)
         else:
             self._check_zeros()
-            more, places = values_and_places(value, shape(self._values)[0], self.dtype, call)
-            self._places = changed_copy(self._places, change, places)
-            self._values = np.concatenate(device_concatenator(self._values, more))
-        self._seen = self._zeros = None
+            one = self._merged()
+            more, places = values_and_places(value, shape(one._values)[0], self.dtype, call)
+            values = np.concatenate(device_concatenator(one._values, more))
+            self._replace(values, changed_copy(one._places, change, places))
+        self._zeros = None
 
     def sum(self, axis=None, dtype=None, out=None):
+        if not self._tidy:
+            self._asked(lambda A: A.sum(axis))
         pattern, values = self._elements()
         if dtype is not None:
             values = np.astype(values, dtype)
@@ -343,27 +426,35 @@ class SparseMatrix(TrackedMatrix):
 
     def _with(self, f: Any) -> "SparseMatrix":
         """f of each element; f(0) = 0."""
-        return of_places(f(self._values), self._places)
+        return type(self)._of_counted(f(self._values), self._places, None)
+
+    def _with_sums(self, f: Any) -> "SparseMatrix":
+        """The same where SciPy first adds the elements at one place."""
+        if not self._tidy:
+            self.sum_duplicates()
+        return self._with(f)
 
     def __neg__(self):
         return self._with(operator.neg)
 
     def __abs__(self):
-        return self._with(np.abs)
+        return self._with_sums(np.abs)
 
     def power(self, n, dtype=None):
         if not is_scalar_operand(n) or not holds_tracked(n) and not n:
-            self._places.power(n)  # raises what SciPy says of it
-        return self._with(lambda v: (v if dtype is None else np.astype(v, dtype)) ** n)
+            self._places.copy().power(n)  # raises what SciPy says of it
+        return self._with_sums(lambda v: (v if dtype is None else np.astype(v, dtype)) ** n)
 
     def conj(self, copy=True):
-        return self._with(np.conj)
+        return self._with(np.conj) if self.dtype.kind == "c" else self.copy() if copy else self
 
     conjugate = conj
     real = property(lambda self: self._with(np.real))
     imag = property(lambda self: self._with(np.imag))
 
     def astype(self, dtype, casting="unsafe", copy=True):
+        if not copy and plain_np.dtype(dtype) == self.dtype:
+            return self
         return self._with(lambda v: np.astype(v, dtype))
 
     # --- products ---
@@ -414,11 +505,12 @@ class SparseMatrix(TrackedMatrix):
             return self._with(lambda v: math.prod(device_concatenator(v, other)))
         if is_sparse(other):
             return multiply_elements(self, sparse(other))
-        pattern, values = self._elements()
-        values, other = device_concatenator(values, other)
-        dense = np.broadcast_to(as_float_array(other, values), self.shape)
-        values = values * np.take(np.reshape(dense, -1), pattern.rows * pattern.shape[1] + pattern.cols)
-        return matrix_of_elements(values, pattern, self, self.shape)
+        coo = (self if self.format in ("csr", "csc") else self.tocsr()).tocoo()
+        values, other = device_concatenator(coo._values, other)
+        dense = np.reshape(np.broadcast_to(as_float_array(other, values), self.shape), -1)
+        return coo._with(
+            lambda _: values * np.take(dense, plain_np.ravel_multi_index(coo.coords, self.shape))
+        )
 
     def __mul__(self, other):
         whole = is_sparse_matrix(self) and not is_scalar_operand(other)
@@ -481,44 +573,6 @@ def sparse_matrix_power(A: Any, n: int) -> Any:
     return found if found is not None else from_scipy(sps.eye_array(A.shape[0], format="csr"))
 
 
-MOVES = frozenset((
-    "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes",
-    "tobsr", "tolil", "todok",
-    "sorted_indices", "tocoo",
-))  # fmt: skip
-ELEMENTWISE = frozenset((  # f(0) = 0
-    "sqrt", "sin", "tan", "arcsin", "arctan", "sinh", "tanh", "arcsinh", "arctanh", "expm1", "log1p",
-    "deg2rad", "rad2deg", "sign", "floor",
-    "ceil", "rint", "trunc",
-))  # fmt: skip
-CHANGES = frozenset(("resize", "set_shape"))
-# the matrix is the same one after it
-TIDYING = frozenset(("sum_duplicates", "sort_indices", "prune", "check_format"))
-STRUCTURE = frozenset(
-    ("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices")
-)
-
-
-def is_counted(places: Any) -> bool:
-    return bool((places.reshape(-1) == plain_np.arange(1, 1 + places.size)).all())
-
-
-def chosen_plain(data: Any, at: Any) -> Any:
-    at = plain_np.asarray(at).astype(int)
-    data = plain_np.concatenate([data[:1] * 0 if len(data) else plain_np.zeros(1), data])
-    return data[at]
-
-
-def first_tracked(xs: Any) -> Any:
-    return next((x for x in xs if holds_tracked(x)), None)
-
-
-def changed_copy(A: Any, change: Any, value: Any) -> Any:
-    A = A.copy()
-    change(A, value)
-    return A
-
-
 def values_and_places(value: Any, count: int, kind: Any, call: str) -> tuple:
     """(a vector of the numbers in `value`, which has the shape of it, their places behind `count` others).
 
@@ -546,20 +600,6 @@ def of_places(values: Any, places: Any, zeros: Any = None) -> Any:
     return FACES[type(places)]._of_places(values, places, zeros)
 
 
-ARRAYS = {
-    "coo": ("row", "col"),
-    "csr": ("indices", "indptr"),
-    "csc": ("indices", "indptr"),
-    "dia": ("offsets",),
-}
-
-
-def host_matrix(x: Any) -> Any:
-    if isinstance(x, (tuple, list)):
-        return type(x)([host_matrix(v) for v in x])
-    return x if not is_array(x) or xp_of(x) is plain_np else x.get()
-
-
 def of_device(real: Any, shadow: Any) -> SparseMatrix:
     """One of CuPy's: its values stay on the device, where they stand is known to SciPy."""
     if real.format not in ARRAYS or real.data.dtype.kind not in "fc":
@@ -571,24 +611,9 @@ def of_device(real: Any, shadow: Any) -> SparseMatrix:
     where = [getattr(real, name).get() for name in ARRAYS[real.format]]
     count = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
     given = (count, tuple(where)) if real.format == "coo" else (count, *where)
-    return canonical(
-        of_places(
-            np.reshape(shadow(real.data), -1), getattr(sps, type(real).__name__)(given, shape=real.shape)
-        )
+    return of_places(
+        np.reshape(shadow(real.data), -1), getattr(sps, type(real).__name__)(given, shape=real.shape)
     )
-
-
-def is_device_matrix(x: Any) -> bool:
-    return type(x).__module__.startswith("cupyx.")
-
-
-def device_matrix(places: Any, data: Any) -> Any:
-    """CuPy's matrix of these values."""
-    library, at = xp_of(data), places.data.astype(int) - 1
-    where = [library.asarray(getattr(places, name)) for name in ARRAYS[places.format]]
-    values = data[library.asarray(at)]
-    given = (values, tuple(where)) if places.format == "coo" else (values, *where)
-    return getattr(load("cupyx.scipy.sparse"), f"{places.format}_matrix")(given, shape=places.shape)
 
 
 def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
@@ -602,36 +627,7 @@ def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
     places = real.copy()
     places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
     data = shadow(real.data)
-    new = of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
-    return canonical(new)
-
-
-def canonical(A: SparseMatrix) -> SparseMatrix:
-    """Elements at one place are added; the order of them stays where there are none."""
-    places = A._places
-    if places.format == "dia" or places.has_canonical_format or not has_duplicates(coo := places.tocoo()):
-        return A
-    return without_duplicates(A._values, coo).asformat(places.format)
-
-
-def has_duplicates(places: Any) -> bool:
-    flat = plain_np.ravel_multi_index(places.coords, places.shape) if places.nnz else plain_np.zeros(0, int)
-    return len(plain_np.unique(flat)) < len(flat)
-
-
-def without_duplicates(values: Any, places: Any) -> SparseMatrix:
-    """Elements at one place are added."""
-    coords = [plain_np.asarray(c, int) for c in places.coords]
-    flat = plain_np.ravel_multi_index(coords, places.shape) if places.nnz else plain_np.zeros(0, int)
-    unique, which = plain_np.unique(flat, return_inverse=True)
-    if len(unique) == len(flat):
-        return of_places(values, places)
-    sums = Sums(which, plain_np.arange(len(flat)), len(unique), len(flat))
-    values = mapped(element_or_zero(values, places.data), map=sums)
-    count = plain_np.arange(1.0, len(unique) + 1)
-    return of_places(
-        values, type(places)((count, plain_np.unravel_index(unique, places.shape)), shape=places.shape)
-    )
+    return of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
 
 
 def sparse(x: Any) -> SparseMatrix:
@@ -652,13 +648,15 @@ def is_sparse_matrix(*xs: Any) -> bool:
     return all([issubclass(type(x)._theirs, sps.spmatrix) for x in xs])
 
 
-def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: tuple) -> Any:
-    """The matrix of this shape with these elements, in the format csr; of SciPy's older class where `like`
-    is. A shape of one axis is that of the only row, and an empty one that of a number."""
+def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: tuple, form: str) -> Any:
+    """The matrix of this shape with these elements, in the format csc if `form` is that, else csr; of SciPy's
+    older class where `like` is. A shape of one axis is that of the only row, and an empty one that of a
+    number."""
     count = plain_np.arange(1.0, len(pattern.rows) + 1)
-    kind = sps.csr_matrix if is_sparse_matrix(like) else sps.csr_array
-    places = without_duplicates(values, sps.coo_array((count, (pattern.rows, pattern.cols)), pattern.shape))
-    found = of_places(places._values, kind(places._places.tocsr()))
+    form = form if form == "csc" else "csr"
+    kind = getattr(sps, f"{form}_{'matrix' if is_sparse_matrix(like) else 'array'}")
+    made_of = of_places(values, sps.coo_array((count, (pattern.rows, pattern.cols)), pattern.shape))
+    found = FACES[kind](made_of)
     return found if len(to) == 2 else found.reshape(to) if to else found.sum()
 
 
@@ -677,20 +675,8 @@ def product(A: SparseMatrix, B: SparseMatrix) -> Any:
     pairs = SparsityPattern(p.rows[mine], q.cols[theirs], (p.shape[0], q.shape[1]))
     a, b = device_concatenator(a, b)
     return matrix_of_elements(
-        np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, to
+        np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, to, A.format
     )
-
-
-def stack_values(parts: list) -> tuple:
-    """(one vector of values, the matrices of places in it)."""
-    values, places, start = [], [], 0
-    for A in parts:
-        form = A._places.copy()
-        form.data = plain_np.where(form.data > 0, form.data + start, 0.0)
-        start += shape(A._values)[0]
-        values.append(A._values)
-        places.append(form)
-    return np.concatenate(device_concatenator(*values)), places
 
 
 def add_matrices(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
@@ -703,6 +689,7 @@ def add_matrices(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
         SparsityPattern(rows, cols, p.shape),
         A if is_sparse_matrix(A, B) else B,
         A.shape,
+        A.format,
     )
 
 
@@ -718,7 +705,7 @@ def multiply_elements(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
         p.rows * p.shape[1] + p.cols, q.rows * p.shape[1] + q.cols, True, return_indices=True
     )
     return matrix_of_elements(
-        np.take(a, i) * np.take(b, j), SparsityPattern(p.rows[i], p.cols[i], p.shape), A, A.shape
+        np.take(a, i) * np.take(b, j), SparsityPattern(p.rows[i], p.cols[i], p.shape), A, A.shape, A.format
     )
 
 

@@ -46,6 +46,11 @@ def general_spectrum(x):
 
 
 @primitive(batch="matrix")
+def general_eigenvalues(x):
+    return xp_of(x).linalg.eigvals(x)
+
+
+@primitive(batch="matrix")
 def apart(w):
     """1 for each set of distinct eigenvalues, nan for one with two that are equal up to rounding."""
     library = xp_of(w)
@@ -73,6 +78,9 @@ EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
 @implements_special(np.linalg.eig)
 def eig(a):
     """Each eigenvector has length 1. Its largest element keeps its phase, because LAPACK makes it real."""
+    if primal_of(a) is a:  # there is no derivative, and equal eigenvalues need none
+        check_square("eig", a)
+        return EigResult(*general_spectrum(a))
     v0 = eigen_start("eig", a)[1]
     w, v = eigen_steps(a, v0, 2)
     v = v / row_vector(sum(real(v * conj(v)), -2) ** 0.5)
@@ -89,6 +97,9 @@ def eig(a):
 
 @implements_special(np.linalg.eigvals)
 def eigvals(a):
+    if primal_of(a) is a:
+        check_square("eigvals", a)
+        return general_eigenvalues(a)
     return eigen_steps(a, eigen_start("eigvals", a)[1], 1)[0]
 
 

@@ -174,6 +174,14 @@ betaln = special_ufunc(
 DIGAMMA_SHIFT = 20
 
 
+def mirrored_poles(xp, a, b, n):
+    """x, y, s with polygamma(n, a + b) - polygamma(n, a) = s (polygamma(n, y) - polygamma(n, x)). If a and
+    a + b are poles, the reflected arguments 1 - a and 1 - a - b are none. For whole b the cotangents of the
+    reflection cancel."""
+    poles = (a <= 0) & (xp.floor(a) == a) & (a + b <= 0) & (xp.floor(b) == b)
+    return xp.where(poles, 1 - a, a), xp.where(poles, 1 - a - b, a + b), xp.where(poles, (-1.0) ** n, 1.0)
+
+
 @primitive(scalar=psi_gap_in_kernels, rough=True)
 def psi_gap(a, b, *, n=0):
     """polygamma(n, a + b) - polygamma(n, a). If b is small relative to a > 0, the difference would
@@ -197,7 +205,8 @@ def psi_gap(a, b, *, n=0):
         total = total + sign * c * math.factorial(2 * k + n - 1) * gap(x, 2.0 * k + n)
     f = special_of2(a, b)
     psi = f.digamma if n == 0 else lambda x: f.polygamma(n if f is sp else xp.asarray(n), x)
-    return xp.where(near, total, psi(a + b) - psi(a)).astype(np.result_type(a, b))[()]
+    x, y, turned = mirrored_poles(xp, a, b, n)
+    return xp.where(near, total, turned * (psi(y) - psi(x))).astype(np.result_type(a, b))[()]
 
 
 def special_xp(a, b):

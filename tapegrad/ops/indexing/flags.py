@@ -1,0 +1,69 @@
+"""`x.flags` of a Variable."""
+
+from typing import Any
+
+import numpy as np
+
+from ..._core.abstract_arrays import Hollow, hollow
+from ..._core.errors import ArgumentError
+from ..._core.variable import Variable, View
+from .views import layout_source
+
+NUMPY_FLAGS = type(np.empty(0).flags)
+
+
+class DeviceFlags:
+    """The flags of a CuPy array, with NumPy's other name of `c_contiguous`, which SciPy's code reads."""
+
+    def __init__(self, theirs: Any):
+        self.theirs = theirs
+
+    @property
+    def contiguous(self) -> bool:
+        return self.theirs.c_contiguous
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.theirs, name)
+
+
+class HiddenFlags:
+    """The flags of an array whose values a trace hides. All arrays of a layout have one abstract value: a
+    flag that is set gives x another one."""
+
+    __slots__ = ("x",)
+    x: Any
+
+    def __init__(self, x: Any):
+        object.__setattr__(self, "x", x)
+
+    @property
+    def owndata(self) -> bool:
+        return type(self.x) is not View
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(layout_source(self.x).flags, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "writeable" or type(self.x) is View:
+            raise ArgumentError(
+                f"x.flags.{name} = {value!r}: under vmap and in a recording an array that is no view can be "
+                "made read-only, and no other flag can be set"
+            )
+        x = self.x
+        while isinstance(x._value, Variable):  # of other transforms
+            x = x._value
+        v = x._value
+        x._value = hollow(np, v.shape, v.dtype, v.strides, bool(value))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.owndata if name in ("O", "OWNDATA") else layout_source(self.x).flags[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self, "writeable" if name in ("W", "WRITEABLE") else name, value)
+
+
+def flags_of(x: Any) -> Any:
+    found = layout_source(x)
+    if type(found) is Hollow:
+        return HiddenFlags(x)
+    return found.flags if type(found.flags) is NUMPY_FLAGS else DeviceFlags(found.flags)
