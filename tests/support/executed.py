@@ -390,7 +390,7 @@ def timed(name):
 
 
 def executed(names, processes=2):
-    """Entries of these names, (namespace, name) -> lines, and the verdicts of the lines.  What took longer than a second of the processor is marked."""
+    """Entries of these names, (namespace, name) -> lines, and the verdicts of the lines.  What takes a second of processor time is marked."""
     found = {}
 
     def add(wanted):
