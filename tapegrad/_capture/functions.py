@@ -14,6 +14,7 @@ from .._core.lent_memory import lend
 from .._core.primitive import any_tracked
 from .._core.registry import load
 from .._dispatch import stand_ins
+from ..ops.protocols import is_of_elements
 from .builtin import (
     FUNCTIONS,
     LIBRARY,
@@ -290,7 +291,7 @@ class FunctionCapture(Capture):
     def ufunc(self, u: np.ufunc) -> Any:
         """One made by `numpy.frompyfunc` calls the shadow of its function."""
         face = stand_ins.function_stand_in(u)
-        if face is not None or "O" not in "".join(u.types[:1]):
+        if face is not None or not is_of_elements(u):
             return face or u
         f = next((part for part in gc.get_referents(u) if callable(part)), None)
         g = self(f)

@@ -387,8 +387,8 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
 
 
 def is_of_elements(ufunc: Any) -> bool:
-    """Is it from `numpy.frompyfunc`, a function of elements?"""
-    return all([set(t) <= set("O->") for t in ufunc.types])
+    """Is it from `numpy.frompyfunc`, a function of elements?  (Functions of texts list no types.)"""
+    return bool(ufunc.types) and all([set(t) <= set("O->") for t in ufunc.types])
 
 
 def numbers_among(y: Any) -> Any:

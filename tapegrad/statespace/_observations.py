@@ -69,7 +69,8 @@ class Observations(LibraryBound):
         host = to_host(host)
         if host.dtype.kind != "f":
             raise ArgumentError(f"y: dtype {host.dtype}; wanted real floating point")
-        missing: Any = None if numpy.isfinite(host).all() else numpy.isnan(host)
+        missing = None if numpy.isfinite(host).all() else numpy.isnan(host)
+        self._missing = missing  # on the host; None where no value is missing
         for t, i in () if missing is None else numpy.argwhere(numpy.isinf(host))[:1]:
             raise DataError(
                 f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value"
@@ -86,9 +87,9 @@ class Observations(LibraryBound):
     def rows(self) -> list[list[int]]:
         """Return the observed elements of each step."""
         rows = [list(range(self.width))] * self.steps
-        there = ~numpy.isnan(self.host)
-        for t in numpy.flatnonzero(~there.all(axis=1)).tolist():
-            rows[t] = numpy.flatnonzero(there[t]).tolist()
+        if self._missing is not None:
+            for t in numpy.flatnonzero(self._missing.any(axis=1)).tolist():
+                rows[t] = numpy.flatnonzero(~self._missing[t]).tolist()
         return rows
 
     @property

@@ -517,6 +517,14 @@ def test_each_kind_by_each_route(consumer):
 # --- the classes of which all is known ---
 
 
+def test_compiled_ufuncs_do_not_change():
+    """Names of other modules than numpy and scipy.special, too: `numpy.frompyfunc` alone keeps a function."""
+    names, length, x = np.array(["a", "bcd"]), np.strings.str_len, np.array([0.5, 2.0])
+    f = lambda x: (length(names) * x).sum()
+    p = tg.prepare(f, x)
+    assert p.value(x) == f(x) and p.value(2 * x) == f(2 * x) and p.forms["value"].eager is None
+
+
 def test_a_class_is_searched_only_where_all_of_its_memory_is_known():
     """Classes made at random: those with a class of C among their bases that keeps more are not open, however
     many lie between."""

@@ -93,3 +93,13 @@ def test_a_fit_with_gaps_says_what_it_ran_and_keeps_its_covariances():
     np.testing.assert_allclose(fit.problem.scores(fit.stop.u), scores, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(scores.sum(axis=0), 0.0, atol=1e-6)
     np.testing.assert_allclose(fit.loglik, -whole.objective()(fit.stop.u)[0], rtol=1e-10)
+
+
+def test_gaps_of_data_on_a_device_are_found_by_one_transfer():
+    hosted = pytest.importorskip("tapegrad.testing.hosted")
+    if hosted.real_device():
+        pytest.skip("transfers are counted where CuPy is hosted")
+    data = ss.Observations(hosted.install().asarray([[1.0, np.nan], [2.0, 3.0]]))
+    hosted.reset_counts()
+    assert data.rows == [[0], [0, 1]]
+    assert hosted.stats["syncs"] == 0

@@ -384,13 +384,13 @@ def write(entries):
 
 
 def timed(name):
-    """(name, verdicts on NumPy and on CuPy, seconds)"""
-    start, line = time.perf_counter(), lines()[name]
-    return name, (on_numpy(line), on_cupy(line, hosted())), time.perf_counter() - start
+    """(name, verdicts on NumPy and on CuPy, seconds of processor time, which a busy machine leaves as they are)"""
+    start, line = time.process_time(), lines()[name]
+    return name, (on_numpy(line), on_cupy(line, hosted())), time.process_time() - start
 
 
 def executed(names, processes=2):
-    """Entries of these names, (namespace, name) -> lines, and the verdicts of the lines.  What took longer than a second is marked."""
+    """Entries of these names, (namespace, name) -> lines, and the verdicts of the lines.  What takes a second of processor time is marked."""
     found = {}
 
     def add(wanted):

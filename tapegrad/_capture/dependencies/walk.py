@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from ..._core.arrays import IMMUTABLE, is_array
 from ..._core.pickling import PickledByCall
@@ -28,6 +27,7 @@ from ..._core.registry import FROZEN
 from ..._core.trees import Const
 from ..._core.variable import Variable
 from ..._dispatch.stand_ins import function_stand_in
+from ...ops.protocols import is_of_elements
 from .. import is_foreign
 from ..builtin import codes_in
 from ..kinds import module_of
@@ -231,9 +231,7 @@ class DependencyWalk:
 
     def fixed(self, x: Any) -> None:
         self.form.append(IdentityKey(x))
-        if isinstance(x, np.ufunc) and not any(
-            [getattr(m, x.__name__, None) is x for m in (np, scipy.special)]
-        ):
+        if isinstance(x, np.ufunc) and is_of_elements(x):
             self.doubt(f"the function that {x!r} was made of")
         owner = getattr(x, "__self__", None)
         module = getattr(x, "__module__", None)

@@ -243,7 +243,7 @@ def plain_value(name: str, *xs: Any) -> Any:
     return scipys(*[primal_of(x) for x in xs], name=name)
 
 
-@primitive()
+@primitive(aliases=True)
 def valued(y, own):
     return own
 
