@@ -27,9 +27,6 @@ from ._rosenbrock import GAMMA, dense_solver, rosenbrock_step
 from ._steps import Equation, Interval, Progress
 from ._tsitouras import tsitouras_step
 
-# numbers in the states and slopes of steps that a derivative keeps: 128 MB. More steps are taken in segments,
-# which take as much while they are swept
-KEPT_NUMBERS = 1 << 24
 CONSTANT_PARTS = ("at", "size", "last_root", "accepted", "rejected", "status", "stiff")  # of Progress
 MOST_BRANCHES = 8  # of f that have a plan at once
 SAME_AGAIN = 1e-8  # the difference of values that are computed again, relative to the largest
@@ -177,18 +174,15 @@ SHADOW_MAKERS.update(
 
 
 class ArrayInterval(Interval):
-    """The steps of a trajectory on arrays. Beyond KEPT_NUMBERS they are taken in segments.
+    """The steps of a trajectory on arrays. `again(c, steps)` takes steps and keeps what was carried before
+    the first of them; all steps of the first segment are kept."""
 
-    `segment(room, c)` takes as many steps, and keeps what was carried before the first of them."""
+    together = least_room = 1
+    again: Callable
 
-    segment: Callable
-
-    def repeated(self, c: Progress) -> Progress:
-        room = max(KEPT_NUMBERS // (2 * len(c.y)), 1)
-        c = while_loop(self.going, self.advanced, c, max(room - int(c.accepted + c.rejected), 0))
-        while self.going(c):
-            c = self.segment(room, c)
-        return c
+    def segment(self, c: Progress, steps: int) -> Progress:
+        left = steps - int(c.accepted + c.rejected)
+        return super().segment(c, left) if left > 0 else self.again(c, steps)
 
 
 class ArrayEquation(Equation):
@@ -202,15 +196,15 @@ class ArrayEquation(Equation):
         steps: Any = super().interval(theta, limits)
         take, numbers = self.take, theta[self.n :]
         steps.take = lambda f, t, y, slope, h: take(np.asarray(t), y, slope, np.asarray(h), numbers)
-        steps.segment = functools.partial(self.segment, theta, limits)
+        steps.again = functools.partial(self.recomputed_segment, theta, limits)
         return steps
 
-    def segment(self, theta: Any, limits: Any, room: int, c: Progress) -> Progress:
-        """Return what is carried after `room` steps, of which a derivative keeps the first start only."""
+    def recomputed_segment(self, theta: Any, limits: Any, c: Progress, steps: int) -> Progress:
+        """Return what is carried after so many steps, of which a derivative keeps the first start only."""
 
         def taken(theta: Any, limits: Any, *numbers: Any) -> tuple:
-            steps = self.interval(theta, limits)
-            after = while_loop(steps.going, steps.advanced, with_leaves(c, iter(numbers)), room)
+            interval = self.interval(theta, limits)
+            after = while_loop(interval.going, interval.advanced, with_leaves(c, iter(numbers)), steps)
             return tuple(map(np.asarray, leaves(after)))
 
         taken.__name__ = self.f.__name__
