@@ -3,8 +3,9 @@
 The steps are those of the kernels. Implicit ones have a sparse Jacobian and one sparse factorisation each. A
 derivative runs each accepted step again, so only the states between steps are kept."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,17 @@ from scipy import sparse
 
 from .. import numpy as np
 from .. import scipy
+from .._capture import Shadow
 from .._core.errors import GuardError
-from .._core.primitive import layout_of, seen
+from .._core.primitive import any_tracked, layout_of, seen
 from .._core.registry import SHADOW_MAKERS, load
+from .._core.scope import scope_block
 from .._core.trees import leaves, with_leaves
 from .._core.variable import Variable
 from .._transforms.arguments import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
+from .._transforms.rebind import ended
 from .._transforms.tape import value
 from ..kernels import while_loop
 from ._rosenbrock import GAMMA, dense_solver, rosenbrock_step
@@ -30,7 +34,7 @@ from ._tsitouras import tsitouras_step
 CONSTANT_PARTS = ("at", "size", "last_root", "accepted", "rejected", "status", "stiff")  # of Progress
 MOST_BRANCHES = 8  # of f that have a plan at once
 SAME_AGAIN = 1e-8  # the difference of values that are computed again, relative to the largest
-QUIET = plain_np.errstate(all="ignore")  # a step that is not finite is tried again with another size
+QUIET: dict = {"all": "ignore"}  # a step that is not finite is tried again with another size
 
 
 def filled(changes: tuple, like: tuple) -> list:
@@ -70,6 +74,20 @@ def without_handles(f: Callable) -> Callable:
     return lambda *arrays: tuple(map(plain, f(*arrays)))
 
 
+@contextlib.contextmanager
+def leaving_nothing(f: Callable, *values: Any) -> Iterator[Callable]:
+    """A context of a function that has been called, to be called again: with copies of the arrays that it
+    captures, if outer transforms watch the values. What it wrote there could not hold their derivatives."""
+    if not any_tracked(values):
+        yield f
+        return
+    shadow = Shadow(f, [])
+    with scope_block():
+        with shadow as (again, _):
+            yield again
+        ended(shadow)
+
+
 def recomputed(f: Callable) -> Callable:
     """Return a function of arrays like f that keeps its arguments only. Its derivatives run f again."""
 
@@ -83,17 +101,17 @@ def recomputed(f: Callable) -> Callable:
                 "What it draws or alters must be an argument"
             )
 
-    @QUIET
     def pull(w: Any, out: Any, *arrays: Any) -> Any:
-        found, pullback = vjp(f, *arrays)
-        check(out, found)
-        return pullback(w)
+        with plain_np.errstate(**QUIET), leaving_nothing(f, w, arrays) as again:
+            found, pullback = vjp(again, *arrays)
+            check(out, found)
+            return pullback(w)
 
-    @QUIET
     def push(t: tuple, out: Any, *arrays: Any) -> Any:
-        found, tangents = jvp(f, arrays, tuple(filled(t, arrays)))
-        check(out, found)
-        return tangents
+        with plain_np.errstate(**QUIET), leaving_nothing(f, t, arrays) as again:
+            found, tangents = jvp(again, arrays, tuple(filled(t, arrays)))
+            check(out, found)
+            return tangents
 
     return rule(f, vjp=pull, jvp=push)
 
@@ -250,10 +268,10 @@ class ArrayRecursion:
             [self.of_one(theta[:, k], data if data.ndim == 2 else data[..., k]) for k in each], -1
         )
 
-    @QUIET
     def of_one(self, theta: Any, data: Any) -> Any:
         carry, rows = self.init(theta), []
-        for k in range(layout_of(data).shape[1]):
-            carry, row = self.step(carry, theta, data[:, k])
-            rows.append(row)
+        with plain_np.errstate(**QUIET):
+            for k in range(layout_of(data).shape[1]):
+                carry, row = self.step(carry, theta, data[:, k])
+                rows.append(row)
         return np.stack(rows, 1)

@@ -131,6 +131,24 @@ def test_branches_scratch_arrays_and_filled_slopes():
     np.testing.assert_allclose(tg.grad(f)(RATE), DECAY * whole * amount(RATE, whole), rtol=1e-6)
 
 
+@pytest.mark.parametrize("ways", [(tg.jvp, tg.jvp), (tg.jvp, tg.grad), (tg.grad, tg.jvp), (tg.grad, tg.grad)])
+def test_second_derivatives_with_a_scratch_array(ways):
+    scratch, u0 = np.zeros(1001), np.linspace(1, 2, 1001)
+
+    def decay(du, t, u, a):
+        scratch[:] = u
+        scratch[:] *= scratch
+        du[:] = -a * scratch
+
+    solve = ode.solver(decay, "tsit5", save_at=[0.0, 0.1], rtol=1e-4, atol=1e-6)
+    f = lambda a: solve(u0, a).y[:, -1].sum()
+    exact = lambda a: (u0 / (1 + 0.1 * a * u0)).sum()
+    along = lambda g: lambda a: tg.jvp(g, (a,), (1.0,))[1]
+    for way in ways:
+        f, exact = [along(g) if way is tg.jvp else tg.grad(g) for g in (f, exact)]
+    np.testing.assert_allclose(f(0.7), exact(0.7), rtol=1e-4)
+
+
 def test_batches_trees_and_doses():
     solve, rates, starts = solver(), np.array([0.5, 1.0]), np.stack([START, 2 * START], 1)
     found = solve(starts, rates)
