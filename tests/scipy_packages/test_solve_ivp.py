@@ -773,6 +773,23 @@ def test_dense_output_of_samples():
         tg.vmap(lambda k: found(k)[0].sol.t_min)(rates)
 
 
+def test_dense_output_at_times_that_differ_between_samples():
+    """The samples share one solution, which is made inside or outside of vmap."""
+    times = np.array([0.2, 0.9])
+    solve = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], dense_output=True).sol
+    inside = lambda k: tg.vmap(lambda t: solve(k)(t)[0])(times)
+
+    def outside(k):
+        sol = solve(k)
+        return tg.vmap(lambda t: sol(t)[0])(times)
+
+    one_by_one = tg.jacobian(lambda k: np.stack([solve(k)(t)[0] for t in times]))(0.7)
+    np.testing.assert_allclose(inside(0.7), np.exp(-0.7 * times), rtol=1e-3)
+    np.testing.assert_allclose(one_by_one, -times * np.exp(-0.7 * times), rtol=1e-3)
+    for f in (inside, outside):
+        np.testing.assert_allclose(tg.jacobian(f)(0.7), one_by_one, rtol=1e-13)
+
+
 @pytest.mark.filterwarnings("ignore:Excess work done")
 def test_odeint_beyond_a_pole():
     """y' = k y^2 is infinite at 1 / k; the error says how far the derivative came."""
