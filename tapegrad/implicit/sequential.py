@@ -228,8 +228,9 @@ class Call:
         self.kept_floats = floats or self.kept_floats
 
     def of_one_shape(self, outs: list) -> tuple:
-        """The numbers. Where shapes differ between samples, in a dict whose other entries may be of use, zeros
-        stand for a number that no result has."""
+        """The numbers. Where shapes differ between samples, zeros stand for a number that no result has.
+
+        That is in a dict, whose other entries may be of use."""
         found = [shape(v) for v in outs]
         if self.shapes is None:
             self.shapes = found

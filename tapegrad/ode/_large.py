@@ -3,9 +3,8 @@
 The steps are those of the kernels. Implicit ones have a sparse Jacobian and one sparse factorisation each. A
 derivative runs each accepted step again, so only the states between steps are kept."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,17 +13,15 @@ from scipy import sparse
 
 from .. import numpy as np
 from .. import scipy
-from .._capture import Shadow
 from .._core.errors import GuardError
-from .._core.primitive import any_tracked, layout_of, seen
+from .._core.primitive import layout_of, seen
 from .._core.registry import SHADOW_MAKERS, load
-from .._core.scope import scope_block
 from .._core.trees import leaves, with_leaves
 from .._core.variable import Variable
 from .._transforms.arguments import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
-from .._transforms.rebind import ended
+from .._transforms.rebind import leaving_nothing
 from .._transforms.tape import value
 from ..kernels import while_loop
 from ._rosenbrock import GAMMA, dense_solver, rosenbrock_step
@@ -72,20 +69,6 @@ def without_handles(f: Callable) -> Callable:
     """Return a function like f with plain arrays in place of the Variables that no transform watches."""
     plain = lambda x: x._value if isinstance(x, Variable) and x._trace is None else x
     return lambda *arrays: tuple(map(plain, f(*arrays)))
-
-
-@contextlib.contextmanager
-def leaving_nothing(f: Callable, *values: Any) -> Iterator[Callable]:
-    """A context of a function that has been called, to be called again: with copies of the arrays that it
-    captures, if outer transforms watch the values. What it wrote there could not hold their derivatives."""
-    if not any_tracked(values):
-        yield f
-        return
-    shadow = Shadow(f, [])
-    with scope_block():
-        with shadow as (again, _):
-            yield again
-        ended(shadow)
 
 
 def recomputed(f: Callable) -> Callable:

@@ -77,8 +77,9 @@ class StageSlope(PickledByCall):
 
     @contextlib.contextmanager
     def recordings(self, moving: list) -> Iterator[None]:
-        """A context with the recordings of earlier sweeps over a right-hand side that reads the same. No other
-        sweep has them meanwhile."""
+        """A context with the recordings of earlier sweeps over a right-hand side that reads the same.
+
+        No other sweep has them meanwhile."""
         form = self.form and [*self.form, moving]
         with LOCK:
             at = next((k for k, (known, _) in enumerate(KEPT) if form and known == form), None)
