@@ -32,8 +32,8 @@ from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import copy_with_layout, is_array, is_differentiable
 from .._core.errors import ArgumentError, DroppedDerivativeError, GuardError, TapegradError
-from .._core.primitive import ASSIGN, handle, is_tracked, layout_of, live, primal_of, view, write
-from .._core.scope import OPEN
+from .._core.primitive import ASSIGN, any_tracked, handle, is_tracked, layout_of, live, primal_of, view, write
+from .._core.scope import OPEN, scope_block
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import HANDLES, Variable, View, bottom, frozen, variable
@@ -378,6 +378,20 @@ def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
             OPEN.again = False
             shadow.arrays = []
             forgotten(shadow)
+
+
+@contextlib.contextmanager
+def leaving_nothing(f: AnyFunction, *values: Any) -> Iterator[AnyFunction]:
+    """A context of a function that has been called, to be called again: with copies of the arrays that it
+    captures, if outer transforms watch the values. What it wrote there could not hold their derivatives."""
+    if not any_tracked(values):
+        yield f
+        return
+    shadow = Shadow(f, [])
+    with scope_block():
+        with shadow as (again, _):
+            yield again
+        ended(shadow)
 
 
 def captured_result(x: Variable, out: Any) -> None:

@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits
+from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits, xp_of
 from .._core.errors import BatchError, callers_line, heard, take_back
 from .._core.primitive import SAMPLED, Primitive, bind, handle, joint_primitive, layout_of, live, values_of
 from .._core.reverse import Tape
 from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
-from .._core.trees import children, is_node, leaves, rebuilt, tree_map
+from .._core.trees import children, is_node, leaves, rebuilt, tree_map, with_leaves
 from .._core.variable import Variable
 from .._transforms.products import jvp, vjp
 from .._transforms.rebind import Rebind, as_they_were, confirm, forgotten, out_of, with_all
 from ..ops.declare import shape
 from . import is_uniform, of_some, or_zeros
 
-OUTPUT = object()  # stands for a number in a result
+OUTPUT, FUNCTION = object(), object()  # stand for a number and for a function in a result
 # flags and messages: a change between samples is detected at the call
 SETTLED = (bool, np.bool_, str, type(None))
 APART = object()  # stands for a part of a result that is not a number and differs between samples
@@ -81,8 +81,11 @@ class Call:
             self.functions = functions
             self.first.arrays = []
         self.shapes: Any = None  # the shapes of the numbers
+        # places of numbers whose shapes differ between samples -> two of these shapes
+        self.ragged: dict = {}
         self.tree: Any = None  # the tree of the result, with numbers replaced by OUTPUT
         self.done = self.ran = False
+        self.follows = False  # was the call run before, so that it leaves nothing behind again?
         # that the functions left outside of themselves, in the last run with such
         self.kept_floats: list = []
         self.wanted: list | None = None  # the values that are differentiated in reverse mode, as far as known
@@ -107,9 +110,34 @@ class Call:
         handles, found = with_all(self.first, run)
         if self.replayed:
             confirm(bool(self.kept_floats), handles, self.numbers)
-        outs = iter(found)
         self.done = True
-        return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, self.tree)
+        parts, numbers = [], enumerate(found)
+        for path, v in parts_of(self.tree):
+            if v is OUTPUT:
+                k, number = next(numbers)
+                v = RefusedValue(self.ragged_error, k) if k in self.ragged else handle(number)
+            parts.append(FunctionOfSamples(self, path) if v is FUNCTION else v)
+        return with_leaves(self.tree, iter(parts))
+
+    def after(self, path: tuple, args: tuple, kwargs: dict) -> "Call":
+        """The call of the function at a path of the result. It runs this call again."""
+
+        def run(*given: Any, **settings: Any) -> Any:
+            *before, (args, kwargs) = given
+            found = self.f(*before, **settings)
+            for k in path:
+                found = found[k] if isinstance(found, dict) else children(found)[k]
+            return found(*args, **kwargs)
+
+        before, settings = self.in_place(self.functions, self.args)
+        call = Call(self.name_of(path), run, (*before, (args, kwargs)), settings, self.replayed)
+        call.follows, call.where = True, self.where
+        call.first.state = [*call.first.state, *self.first.state]
+        return call
+
+    def name_of(self, path: tuple) -> str:
+        parts = [f".{k}" if type(k) is str else f"[{k}]" for k in path]
+        return "".join([self.name, "(...)" if parts else "", *parts])
 
     def __call__(self, *values: Any) -> tuple:
         """The numbers. If the pullback will be asked for, it is computed along."""
@@ -140,7 +168,7 @@ class Call:
     def numbers(self, *values: Any) -> tuple:
         """The first run alters what the functions change: in a recording the only one, else that of each
         sample."""
-        if self.replayed and self.ran or self.done:
+        if self.replayed and self.ran or self.done or self.follows:
             return self.repeated(*values)
         return self.run(*self.original, values, False)
 
@@ -155,13 +183,11 @@ class Call:
         shadow = Rebind(functions, args, self.first, values)
         self.ran = True  # (also if it raises: the user may have rebound what the originals captured)
         with shadow as (functions, ((args, kwargs),)):
-            args, kwargs = tree_map(
-                lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, (args, kwargs)
-            )
+            args, kwargs = self.in_place(functions, [[args, kwargs]])
             with changed(of_one=True):
                 y = self.f(*args, **kwargs)
             numbers = [v for v in leaves(y) if is_float_value(v)]
-            self.seen(tree_map(lambda v: OUTPUT if is_float_value(v) else v, y))
+            self.seen(tree_map(stand_in, y))
             if any(
                 [
                     value_was_written(shadow.handles[n][1], values[k])
@@ -178,14 +204,18 @@ class Call:
             kept = shadow.check(self.name)
             if not again:
                 self.check_kept(kept)
-            outs = tuple([out_of(v) for v in numbers])
-            self.check_shapes(outs)
+            outs = self.of_one_shape([out_of(v) for v in numbers])
         shadow.arrays = []
         if again:
             forgotten(shadow)
         else:
             shadow.finish()
         return outs
+
+    @staticmethod
+    def in_place(functions: Any, args: Any) -> Any:
+        """The arguments and settings of the call, with the functions among them."""
+        return tree_map(lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, args[0])
 
     def check_kept(self, floats: list) -> None:
         floats = [handle(values_of(v)) for v in floats]
@@ -197,7 +227,10 @@ class Call:
             )
         self.kept_floats = floats or self.kept_floats
 
-    def check_shapes(self, outs: tuple) -> None:
+    def of_one_shape(self, outs: list) -> tuple:
+        """The numbers. Where shapes differ between samples, zeros stand for a number that no result has.
+
+        That is in a dict, whose other entries may be of use."""
         found = [shape(v) for v in outs]
         if self.shapes is None:
             self.shapes = found
@@ -205,13 +238,23 @@ class Call:
             raise BatchError(
                 f"{self.where}: {self.name}: its result has other parts for each sample; loop over them"
             )
-        if found != self.shapes:
-            a, b = next((a, b) for a, b in zip(self.shapes, found, strict=False) if a != b)
-            raise BatchError(
-                f"{self.where}: {self.name} gives shapes that differ between samples, {a} and {b}; ask for "
-                f"the results at given places "
-                "(t_eval= of scipy.integrate.solve_ivp), or loop over the samples"
-            )
+        optional = isinstance(self.tree, dict) and not self.done
+        for k, (a, b) in enumerate(zip(self.shapes, found, strict=True)):
+            if a != b:
+                if k not in self.ragged and not optional:
+                    raise self.ragged_error(k, (a, b))
+                self.ragged.setdefault(k, (a, b))
+                layout = layout_of(outs[k])
+                outs[k] = xp_of(layout).zeros(a, layout.dtype)
+        return tuple(outs)
+
+    def ragged_error(self, k: int, shapes: tuple = ()) -> BatchError:
+        a, b = shapes or self.ragged[k]
+        name = self.name_of([path for path, v in parts_of(self.tree) if v is OUTPUT][k])
+        return BatchError(
+            f"{self.where}: {name} has shapes that differ between samples, {a} and {b}; ask for "
+            "the results at given places (t_eval= of scipy.integrate.solve_ivp), or loop over the samples"
+        )
 
     def seen(self, tree: Any) -> None:
         tree = self.common(tree, tree if self.tree is None else self.tree)
@@ -225,15 +268,9 @@ class Call:
 
     def common(self, a: Any, b: Any) -> Any:
         """The common part of two samples' results that are not numbers. A dict loses entries that differ
-        (step counts, messages); a function raises when it is called. In a recording it loses all counts."""
+        (step counts, messages). In a recording it loses all counts."""
         if isinstance(a, dict) and type(a) is type(b):
             both = {k: self.common(v, b[k]) for k, v in a.items() if k in b}
-            both = {
-                k: FunctionOfOneSample(f"{self.where}: {self.name}(...).{k}")
-                if v is APART and callable(a[k])
-                else v
-                for k, v in both.items()
-            }
             return dict_like(a, {k: v for k, v in both.items() if v is not APART})
         if is_node(a) and type(a) is type(b) and len(children(a)) == len(children(b)):
             found = [self.common(v, w) for v, w in zip(children(a), children(b), strict=True)]
@@ -247,6 +284,7 @@ class Call:
         return (
             a
             if a is OUTPUT
+            or a is FUNCTION
             or (raises(a) and raises(b))
             or (same(a, b) and (not self.replayed or type(a) in SETTLED))
             else APART
@@ -270,20 +308,45 @@ def value_was_written(x: Variable, before: Any) -> bool:
     return getattr(x, "_version", 0) > 0
 
 
-class FunctionOfOneSample:
-    """Stands for a function in a result, such as dense output, which is another for each sample."""
+class FunctionOfSamples:
+    """A function in a result, such as dense output, which is another for each sample. Each of its calls runs
+    the call that has made it again."""
 
-    raises_where_used = True
-
-    def __init__(self, name: str):
-        self.name = name
+    def __init__(self, call: Call, path: tuple):
+        self.call, self.path = call, path
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise BatchError(
-            f"{self.name} is another function for each sample, and vmap has no function of all samples for "
-            "it; ask for the values at given places (t_eval= of scipy.integrate.solve_ivp), or loop over the "
-            "samples"
+        return self.call.after(self.path, args, kwargs).result()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"{self.call.name_of(self.path)}.{name}: under vmap, and in a recording, this object can only be "
+            "called"
         )
+
+
+class RefusedValue(np.lib.mixins.NDArrayOperatorsMixin):
+    """A part of a result that raises an error where it is used. `make(*given)` makes the error."""
+
+    dtype = np.dtype(object)  # for who asks whether it is a number
+    raises_where_used = True
+
+    def __init__(self, make: Callable, *given: Any):
+        self._make, self._given = make, given
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._make(*self._given)
+
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __iter__ = __len__ = __float__ = (
+        __bool__
+    ) = __matmul__ = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse()
 
 
 class FunctionPlaceholder:
@@ -295,6 +358,21 @@ class FunctionPlaceholder:
 
 def is_float_value(v: Any) -> bool:
     return is_differentiable(layout_of(v))
+
+
+def stand_in(v: Any) -> Any:
+    """What stands for a leaf of a result in its tree."""
+    if is_float_value(v):
+        return OUTPUT
+    return FUNCTION if callable(v) and not isinstance(v, type) else v
+
+
+def parts_of(tree: Any, path: tuple = ()) -> list:
+    """The leaves of a tree with their paths: keys of dicts, numbers of other members."""
+    if not is_node(tree):
+        return [(path, tree)]
+    keys = list(tree) if isinstance(tree, dict) else range(len(children(tree)))
+    return [part for k, v in zip(keys, children(tree), strict=True) for part in parts_of(v, (*path, k))]
 
 
 def raises(a: Any) -> bool:

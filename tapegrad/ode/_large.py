@@ -21,19 +21,17 @@ from .._core.variable import Variable
 from .._transforms.arguments import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
+from .._transforms.rebind import leaving_nothing
 from .._transforms.tape import value
 from ..kernels import while_loop
 from ._rosenbrock import GAMMA, dense_solver, rosenbrock_step
 from ._steps import Equation, Interval, Progress
 from ._tsitouras import tsitouras_step
 
-# numbers in the states and slopes of steps that a derivative keeps: 128 MB. More steps are taken in segments,
-# which take as much while they are swept
-KEPT_NUMBERS = 1 << 24
 CONSTANT_PARTS = ("at", "size", "last_root", "accepted", "rejected", "status", "stiff")  # of Progress
 MOST_BRANCHES = 8  # of f that have a plan at once
 SAME_AGAIN = 1e-8  # the difference of values that are computed again, relative to the largest
-QUIET = plain_np.errstate(all="ignore")  # a step that is not finite is tried again with another size
+QUIET: dict = {"all": "ignore"}  # a step that is not finite is tried again with another size
 
 
 def filled(changes: tuple, like: tuple) -> list:
@@ -86,17 +84,17 @@ def recomputed(f: Callable) -> Callable:
                 "What it draws or alters must be an argument"
             )
 
-    @QUIET
     def pull(w: Any, out: Any, *arrays: Any) -> Any:
-        found, pullback = vjp(f, *arrays)
-        check(out, found)
-        return pullback(w)
+        with plain_np.errstate(**QUIET), leaving_nothing(f, w, arrays) as again:
+            found, pullback = vjp(again, *arrays)
+            check(out, found)
+            return pullback(w)
 
-    @QUIET
     def push(t: tuple, out: Any, *arrays: Any) -> Any:
-        found, tangents = jvp(f, arrays, tuple(filled(t, arrays)))
-        check(out, found)
-        return tangents
+        with plain_np.errstate(**QUIET), leaving_nothing(f, t, arrays) as again:
+            found, tangents = jvp(again, arrays, tuple(filled(t, arrays)))
+            check(out, found)
+            return tangents
 
     return rule(f, vjp=pull, jvp=push)
 
@@ -177,18 +175,15 @@ SHADOW_MAKERS.update(
 
 
 class ArrayInterval(Interval):
-    """The steps of a trajectory on arrays. Beyond KEPT_NUMBERS they are taken in segments.
+    """The steps of a trajectory on arrays. `again(c, steps)` takes steps and keeps what was carried before
+    the first of them; all steps of the first segment are kept."""
 
-    `segment(room, c)` takes as many steps, and keeps what was carried before the first of them."""
+    together = least_room = 1
+    again: Callable
 
-    segment: Callable
-
-    def repeated(self, c: Progress) -> Progress:
-        room = max(KEPT_NUMBERS // (2 * len(c.y)), 1)
-        c = while_loop(self.going, self.advanced, c, max(room - int(c.accepted + c.rejected), 0))
-        while self.going(c):
-            c = self.segment(room, c)
-        return c
+    def segment(self, c: Progress, steps: int) -> Progress:
+        left = steps - int(c.accepted + c.rejected)
+        return super().segment(c, left) if left > 0 else self.again(c, steps)
 
 
 class ArrayEquation(Equation):
@@ -202,15 +197,15 @@ class ArrayEquation(Equation):
         steps: Any = super().interval(theta, limits)
         take, numbers = self.take, theta[self.n :]
         steps.take = lambda f, t, y, slope, h: take(np.asarray(t), y, slope, np.asarray(h), numbers)
-        steps.segment = functools.partial(self.segment, theta, limits)
+        steps.again = functools.partial(self.recomputed_segment, theta, limits)
         return steps
 
-    def segment(self, theta: Any, limits: Any, room: int, c: Progress) -> Progress:
-        """Return what is carried after `room` steps, of which a derivative keeps the first start only."""
+    def recomputed_segment(self, theta: Any, limits: Any, c: Progress, steps: int) -> Progress:
+        """Return what is carried after so many steps, of which a derivative keeps the first start only."""
 
         def taken(theta: Any, limits: Any, *numbers: Any) -> tuple:
-            steps = self.interval(theta, limits)
-            after = while_loop(steps.going, steps.advanced, with_leaves(c, iter(numbers)), room)
+            interval = self.interval(theta, limits)
+            after = while_loop(interval.going, interval.advanced, with_leaves(c, iter(numbers)), steps)
             return tuple(map(np.asarray, leaves(after)))
 
         taken.__name__ = self.f.__name__
@@ -256,10 +251,10 @@ class ArrayRecursion:
             [self.of_one(theta[:, k], data if data.ndim == 2 else data[..., k]) for k in each], -1
         )
 
-    @QUIET
     def of_one(self, theta: Any, data: Any) -> Any:
         carry, rows = self.init(theta), []
-        for k in range(layout_of(data).shape[1]):
-            carry, row = self.step(carry, theta, data[:, k])
-            rows.append(row)
+        with plain_np.errstate(**QUIET):
+            for k in range(layout_of(data).shape[1]):
+                carry, row = self.step(carry, theta, data[:, k])
+                rows.append(row)
         return np.stack(rows, 1)

@@ -237,7 +237,8 @@ class DenseSolution:
                 f"it is {plain}"
             )
         way = -1.0 if self.span[1] < self.span[0] else 1.0
-        t, starts = np.reshape(t, (-1,)), value(self.t)
+        xp, starts = xp_of(layout_of(self.y)), value(self.t)
+        t = in_library(xp, np.reshape(t, (-1,)))
         if not isinstance(starts, Variable):  # it may be on a device
             starts = plain_np.array(starts.tolist())
         single, columns = starts.ndim == 1, way * starts.reshape((len(starts), -1)).T
@@ -245,13 +246,16 @@ class DenseSolution:
         before = np.stack([np.searchsorted(x, wanted, side="right") - 1 for x in columns], 1)
         last = np.where(np.isnan(columns), -math.inf, columns).max(1) + AFTER_END * (high - low)
         beyond = wanted[:, None] > last
+        width = before.shape[1]
+        place = before * width + plain_np.arange(width)
         if single:
-            before, beyond = before[:, 0], beyond[:, 0]
-            begin, y = self.t[before], self.y[:, before]
+            place, beyond = place[:, 0], beyond[:, 0]
         else:
-            column = plain_np.arange(before.shape[1])
-            begin, y, t = self.t[before, column], self.y[:, before, column], t[:, None]
+            t = t[:, None]
+        # of a plain array, samples of vmap that differ in t take numbers
+        begin = np.take(np.reshape(self.t, (-1,)), place)
+        y = np.take(np.reshape(self.y, (layout_of(self.y).shape[0], -1)), place, axis=1)
         data = np.concatenate([np.stack([begin, t - begin]), y])
-        found = np.where(beyond, plain_np.nan, self.problem.shortened(self.theta, data))
+        found = np.where(in_library(xp, beyond), plain_np.nan, self.problem.shortened(self.theta, data))
         n = layout_of(found).shape[0]
-        return self.problem.state.parts(found if shape else np.reshape(found, (n, *before.shape[1:])))
+        return self.problem.state.parts(found if shape else np.reshape(found, (n, *place.shape[1:])))

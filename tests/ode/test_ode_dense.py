@@ -326,3 +326,15 @@ def test_dense_output_of_samples_that_fall_fail_and_are_stiff():
     of = lambda k: stiff(np.array([1.0, 0.0, 0.0]), k, t_span=(0.0, 40.0)).sol(np.array([1.0, 33.0]))
     ks = np.array([[0.04, 1e4, 3e7], [0.04, 1.0, 3.0]])
     np.testing.assert_allclose(tg.vmap(of)(ks), [of(k) for k in ks], rtol=1e-10)
+
+
+def test_times_that_differ_between_samples():
+    """Under vmap over the times only: the steps are plain arrays."""
+    solve, t = ode.solver(lambda t, y, k: -k * y, "tsit5", rtol=1e-9, dense=True), np.array([0.0, 0.7, 2.0])
+    sol = solve(np.ones((1, 2)), np.array([0.5, 1.0]), t_span=(0.0, 2.0)).sol
+    exact = np.exp(-t[:, None] * [0.5, 1.0])
+    np.testing.assert_allclose(tg.vmap(sol)(t)[:, 0], exact, rtol=1e-8)
+    np.testing.assert_allclose(tg.vmap(tg.grad(lambda t: sol(t).sum()))(t), -exact @ [0.5, 1.0], rtol=1e-8)
+    with tg.testing.host_cupy() as cp:
+        sol = solve(cp.ones((1, 2)), cp.array([0.5, 1.0]), t_span=(0.0, 2.0)).sol
+        np.testing.assert_allclose(sol(t).get()[0], exact, rtol=1e-8)

@@ -11,7 +11,7 @@ import scipy.sparse
 import tapegrad as tg
 from tapegrad import ode
 from tapegrad.errors import ArgumentError, ConvergenceError, GuardError
-from tapegrad.ode import _large
+from tapegrad.ode import _steps
 
 N, MODE, RATE, END = 150, 2, 0.7, 0.1
 X = np.arange(1, N + 1) / (N + 1)
@@ -131,6 +131,24 @@ def test_branches_scratch_arrays_and_filled_slopes():
     np.testing.assert_allclose(tg.grad(f)(RATE), DECAY * whole * amount(RATE, whole), rtol=1e-6)
 
 
+@pytest.mark.parametrize("ways", [(tg.jvp, tg.jvp), (tg.jvp, tg.grad), (tg.grad, tg.jvp), (tg.grad, tg.grad)])
+def test_second_derivatives_with_a_scratch_array(ways):
+    scratch, u0 = np.zeros(1001), np.linspace(1, 2, 1001)
+
+    def decay(du, t, u, a):
+        scratch[:] = u
+        scratch[:] *= scratch
+        du[:] = -a * scratch
+
+    solve = ode.solver(decay, "tsit5", save_at=[0.0, 0.1], rtol=1e-4, atol=1e-6)
+    f = lambda a: solve(u0, a).y[:, -1].sum()
+    exact = lambda a: (u0 / (1 + 0.1 * a * u0)).sum()
+    along = lambda g: lambda a: tg.jvp(g, (a,), (1.0,))[1]
+    for way in ways:
+        f, exact = [along(g) if way is tg.jvp else tg.grad(g) for g in (f, exact)]
+    np.testing.assert_allclose(f(0.7), exact(0.7), rtol=1e-4)
+
+
 def test_batches_trees_and_doses():
     solve, rates, starts = solver(), np.array([0.5, 1.0]), np.stack([START, 2 * START], 1)
     found = solve(starts, rates)
@@ -171,7 +189,9 @@ def test_explicit_steps_of_many_states():
 def test_segments_take_less_memory(monkeypatch):
     """Beyond a bound a gradient keeps the starts of segments only. The numbers are the same."""
     u = np.linspace(1.0, 2.0, 1100)
-    solve = ode.solver(lambda t, u, a: -a * u * np.cos(20 * t), "tsit5", rtol=1e-9, save_at=[0.0, 0.5, 2.0])
+    solve = ode.solver(
+        lambda t, u, a: -a * u * np.cos(20 * t), "tsit5", rtol=1e-7, save_at=[0.0, 0.5, 2.0], max_steps=100
+    )
     ends = lambda a: solve(a[0] * u, a[1]).y[:, 1:].sum(0)
     a, ways = np.array([1.1, 0.7]), np.array([0.3, -1.2])
 
@@ -186,14 +206,38 @@ def test_segments_take_less_memory(monkeypatch):
     assert steps > 60
     results()  # what is kept from a first call
     whole, *expected = results()
-    monkeypatch.setattr(_large, "KEPT_NUMBERS", 2 * len(u) * 8)
+    monkeypatch.setattr(_steps, "KEPT_NUMBERS", (2 * len(u) + 8) * 8)
     parts, *found = results()
     np.testing.assert_array_equal(found[0], expected[0])
     for x, y in zip(found[1:], expected[1:], strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-12)
     assert whole - parts > 2 * u.nbytes * (steps - 8 - steps / 8 - 16)
     last = a[0] * u.sum() * np.exp(-a[1] * np.sin(40.0) / 20)
-    np.testing.assert_allclose(found[1], [last / a[0], -last * np.sin(40.0) / 20], rtol=1e-6)
+    np.testing.assert_allclose(found[1], [last / a[0], -last * np.sin(40.0) / 20], rtol=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
+def test_segments_of_a_kernel(method, monkeypatch):
+    """The states are the same bits with segments and without; derivatives add in another order."""
+    k, ways, y0 = np.array([0.9, 1.1]), np.array([0.3, -1.2]), np.array([[1.0, 1.0], [0.5, 2.0]])
+    spring = lambda t, y, k: np.stack([y[1], -k * y[0] - 0.1 * y[0] ** 3])
+    event = ode.Event(lambda t, y, k: y[0], change=lambda t, y, k: np.stack([y[0], 0.9 * y[1]]))
+
+    def results():
+        solve = ode.solver(spring, method, save_at=[0.0, 1.0, 9.0], rtol=1e-6, max_steps=9999, events=event)
+        ends = lambda k: (solve(y0, k).y ** 2).sum((0, 1))
+        whole = lambda k: ends(k).sum()
+        tangent = tg.jvp(ends, (k,), (ways,))[1]
+        return solve(y0, k).y, tg.grad(whole)(k), tangent, tg.hvp(whole, k, ways)
+
+    states, *expected = results()
+    monkeypatch.setattr(_steps, "KEPT_NUMBERS", 0)
+    monkeypatch.setattr(_steps.Interval, "least_room", 7)
+    found, *derivatives = results()
+    np.testing.assert_array_equal(found, states)
+    for x, y in zip(derivatives, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-10)
 
 
 def test_a_function_that_counts_has_a_dense_jacobian():

@@ -7,7 +7,7 @@ import pytest
 import scipy.integrate as itg
 
 import tapegrad as tg
-from tapegrad._scipy.integrate import ivp_by_steps
+from tapegrad._scipy.integrate import ivp_by_steps, stage_sweeps
 
 N = 70
 A = np.diag(np.full(N, -1.0)) + 0.3 * np.diag(np.ones(N - 1), 1) + 0.2 * np.diag(np.ones(N - 1), -1)
@@ -155,3 +155,44 @@ def test_states_within_steps(times, monkeypatch):
     for k, more in enumerate(({}, {"dense_output": True})):
         want = tg.jacobian(lambda x, m=more: rows(x, **m))(X)
         np.testing.assert_allclose(found[k], want, rtol=1e-9, atol=1e-13)
+
+
+def test_recordings_are_kept_while_f_reads_the_same(monkeypatch):
+    """What f reads besides arrays of a transform and its parameters is compared; else it is recorded anew."""
+    monkeypatch.setattr(stage_sweeps, "KEPT", [])
+    count, start = 60, np.linspace(1.0, 2.0, 60)
+    order, factors, flags, weights = (
+        np.arange(60)[::-1].copy(),
+        [1.0],
+        {"on": True},
+        np.linspace(0.5, 1.0, 60),
+    )
+    scratch, rates = np.zeros(count), np.array([0.7, 0.2])
+
+    def f(t, y, p):
+        scratch[:] = y * weights * factors[0]
+        return -p[0] * scratch - p[1] * y[order] if flags["on"] else -p[0] * scratch
+
+    end = lambda p: (itg.solve_ivp(f, (0, 1), start, args=(p[:2] * p[2],), t_eval=[1.0]).y ** 2).sum()
+    gradient = lambda: tg.grad(end)(np.array([*rates, 1.0]))
+
+    def change(what):
+        if what == "weights":
+            weights[:] *= 1.1
+        elif what == "factors":
+            factors[0] = 1.2
+        elif what == "flags":
+            flags["on"] = False
+        elif what == "order":
+            order[:2] = 1, 1
+            flags["on"] = True
+
+    known = {}
+    for what in (None, "weights", "factors", "flags", "order", None):
+        change(what)
+        kept = gradient()
+        known[what] = len(stage_sweeps.KEPT)
+        mine, stage_sweeps.KEPT[:] = [*stage_sweeps.KEPT], []
+        np.testing.assert_allclose(kept, gradient(), rtol=1e-12)
+        stage_sweeps.KEPT[:] = mine
+    assert known == {"weights": 1, "factors": 2, "flags": 3, "order": 4, None: 4}

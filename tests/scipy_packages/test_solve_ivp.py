@@ -744,12 +744,54 @@ def test_samples_are_solved_once(method, nested, monkeypatch):
 
 
 def test_dense_output_of_samples():
-    """The interpolant of each sample has other steps: it may be there, and says so when it is called."""
-    rates = np.array([0.5, 1.0])
-    found = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], "RK45", [1.0], dense_output=True)
-    assert tg.vmap(lambda k: found(k).y[0, -1])(rates) == pytest.approx(np.exp(-rates), rel=1e-3)
-    with pytest.raises(BatchError, match=r"solve_ivp\(\.\.\.\)\.sol is another function for each sample"):
-        tg.vmap(lambda k: found(k).sol(0.3)[0])(rates)
+    """The interpolant of each sample has other steps. What f reads is as it was when the call was made."""
+    rates, scale = np.array([0.5, 2.0]), [3.0]
+
+    def found(k):
+        rate = np.array([k])
+        s = itg.solve_ivp(
+            lambda t, y: -rate[0] * scale[0] * y,
+            (0, 1), [1.0], rtol=1e-8, atol=1e-12, dense_output=True, events=lambda t, y: y[0] - 0.8,
+        )  # fmt: skip
+        rate[0], scale[0] = 7.0, 5.0
+        at = s.t_events[0][0]
+        value = s.sol(0.3 * k)[0] + at**2
+        scale[0] = 3.0
+        return s, value
+
+    exact = lambda k: np.exp(-0.9 * k * k) + (np.log(1.25) / 3 / k) ** 2
+    f = lambda k: found(k)[1]
+    np.testing.assert_allclose(tg.vmap(f)(rates), exact(rates), rtol=1e-7)
+    np.testing.assert_allclose(
+        tg.vmap(tg.grad(f))(rates), tg.grad(lambda k: exact(k).sum())(rates), rtol=1e-6
+    )
+    every = lambda k: tg.vmap(f)(k).sum()
+    np.testing.assert_allclose(tg.grad(every)(rates), tg.vmap(tg.grad(f))(rates), rtol=1e-12)
+    simple = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], dense_output=True).sol(k / 3)[0]
+    p = tg.prepare(simple, 0.5)
+    assert [p(k) for k in rates] == [simple(k) for k in rates]
+    for name in ("t", "y"):
+        with pytest.raises(BatchError, match=rf"solve_ivp\(\.\.\.\)\.{name} has shapes that differ.*t_eval="):
+            tg.vmap(lambda k, name=name: found(k)[0][name][..., -1])(rates)
+    with pytest.raises(AttributeError, match=r"\.sol\.t_min: .*can only be called"):
+        tg.vmap(lambda k: found(k)[0].sol.t_min)(rates)
+
+
+def test_dense_output_at_times_that_differ_between_samples():
+    """The samples share one solution, which is made inside or outside of vmap."""
+    times = np.array([0.2, 0.9])
+    solve = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], dense_output=True).sol
+    inside = lambda k: tg.vmap(lambda t: solve(k)(t)[0])(times)
+
+    def outside(k):
+        sol = solve(k)
+        return tg.vmap(lambda t: sol(t)[0])(times)
+
+    one_by_one = tg.jacobian(lambda k: np.stack([solve(k)(t)[0] for t in times]))(0.7)
+    np.testing.assert_allclose(inside(0.7), np.exp(-0.7 * times), rtol=1e-3)
+    np.testing.assert_allclose(one_by_one, -times * np.exp(-0.7 * times), rtol=1e-3)
+    for f in (inside, outside):
+        np.testing.assert_allclose(tg.jacobian(f)(0.7), one_by_one, rtol=1e-13)
 
 
 @pytest.mark.filterwarnings("ignore:Excess work done")

@@ -23,7 +23,7 @@ from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
 from ..._transforms.gradient import grad
 from ..._transforms.rebind import once_more
-from ...implicit.sequential import traces_of
+from ...implicit.sequential import run_sequentially, traces_of
 from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
@@ -340,7 +340,20 @@ class SolvedSteps:
         return complex_states(states) if self.mixed else states
 
 
-class Solution(Carrier):
+class DenseSolution(Carrier):
+    """A function of time, of which samples that `vmap` hides ask one after another."""
+
+    def __call__(self, t):
+        if not OPEN.hiding:
+            return self.states_at(t)
+        of = lambda sol, t: sol.states_at(t)
+        return run_sequentially(f"{NAME}(...).sol", of, (self, t), {}, True)
+
+    def states_at(self, t: Any) -> Any:
+        raise NotImplementedError
+
+
+class Solution(DenseSolution):
     """The interpolants of the steps: a state of each step, and the sum of the rows with their weights."""
 
     def __init__(self, steps: Any, span: Span, states: Any, rows: Any, asked: Any, mixed: bool):
@@ -353,7 +366,7 @@ class Solution(Carrier):
     def _plain(self) -> Any:
         return self
 
-    def __call__(self, t):
+    def states_at(self, t: Any) -> Any:
         t = as_float_array(t, t if holds_tracked(t) else None)
         flat = np.reshape(t, -1)
         at = self.span.steps_of(flat)
@@ -366,7 +379,7 @@ class Solution(Carrier):
         return np.transpose(y) if ndim(t) else y[0]
 
 
-class ShiftedSolution(Carrier):
+class ShiftedSolution(DenseSolution):
     """SciPy's values, with the derivatives of ours."""
 
     def __init__(self, theirs: Any, ours: Solution):
@@ -379,8 +392,8 @@ class ShiftedSolution(Carrier):
     def _plain(self) -> Any:
         return self._theirs
 
-    def __call__(self, t):
-        return shifted(self._theirs(bare(t)), self._ours(t))
+    def states_at(self, t: Any) -> Any:
+        return shifted(self._theirs(bare(t)), self._ours.states_at(t))
 
 
 def shifted(value: Any, y: Any) -> Any:

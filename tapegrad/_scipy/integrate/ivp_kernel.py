@@ -18,12 +18,11 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._capture.dependencies.walk import walk_with_names
 from ..._core.errors import KernelError, ShapeError, heard, take_back
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import SAMPLED, live, values_of
 from ..._core.scope import OPEN, at_the_end_of_an_object, changed
-from ..._core.trees import Const, tree_map
+from ..._core.trees import tree_map
 from ..._core.variable import Variable, View
 from ..._transforms.rebind import Rebind
 from ..._transforms.tape import value
@@ -38,6 +37,7 @@ from .bdf_steps import BdfSteps
 from .kernel_steps import EPSILON, MANY_STEPS, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT, METHODS
 from .radau_steps import RadauSteps
+from .right_side import form_of_reading
 
 NAME = "scipy.integrate.solve_ivp"
 FINER = 0.1  # of LSODA's tolerances are those of the steps that have the derivative
@@ -233,10 +233,6 @@ CANDIDATES: list[Candidate] = []  # those that were used last are at the end
 MOST_CANDIDATES = 32
 MOST_NUMBERS = 1 << 16  # that a right-hand side reads
 CALLS = 32  # that SciPy runs before a kernel is compiled
-# the user would miss what functions of these names show
-SHOWING = frozenset(
-    ("print", "write", "info", "debug", "warning", "warn", "error", "critical", "exception", "pprint")
-)
 
 
 def form_of(call: Call, orders: list, writes: bool) -> list | None:
@@ -247,23 +243,11 @@ def form_of(call: Call, orders: list, writes: bool) -> list | None:
     settings = {k: v for k, v in settings.items() if k not in ("fun", "y0", "t_eval")}
     whole = all([type(x) is FunctionPlaceholder for x in call.first.left])
     followed = [s.seen for s in OPEN.shadows] if writes and whole else []
-    walk = walk_with_names(
-        [call.functions, settings],
-        lambda x: any([isinstance(seen.get(id(x)), Variable) for seen in followed]),
-    )
-    if walk.unknown is not None or walk.sources or not SHOWING.isdisjoint(walk.names):
+    read_anew = lambda x: any([isinstance(seen.get(id(x)), Variable) for seen in followed])
+    form, arrays = form_of_reading([call.functions, settings], call.first.handles, read_anew)
+    if form is None or sum([x.size for x in (*arrays, *[y for _, y in call.first.handles])]) > MOST_NUMBERS:
         return None
-    if sum([x.size for x in (*walk.arrays, *[y for _, y in call.first.handles])]) > MOST_NUMBERS:
-        return None
-    form: list = [*walk.form, orders, [tuple(shape(y)) for _, y in call.first.handles]]
-    places = {id(x): k for k, pair in enumerate(call.first.handles) for x in pair}
-    for x in walk.hold:
-        if isinstance(x, Variable):
-            base, path = (x._base, x._path) if type(x) is View else (x, ())
-            form.append((places[id(base)], path))
-        elif type(x) is Const:
-            return None
-    return form
+    return [*form, orders]
 
 
 def candidate_of(form: list) -> Candidate:

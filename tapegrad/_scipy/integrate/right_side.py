@@ -7,12 +7,14 @@ import numpy as plain_np
 from scipy import sparse
 
 from ... import numpy as np
+from ..._capture.dependencies.walk import DependencyWalk, walk_with_names
 from ..._core.errors import GuardError, callers_line, heard, take_back
 from ..._core.registry import load
 from ..._core.trees import Const
+from ..._core.variable import HANDLES, Variable, View
 from ..._transforms.products import jvp, vjp
 from ..._transforms.vmap import vmap
-from ...ops.declare import shape
+from ...ops.declare import dtype, shape
 from ..namespaces import as_float_array, bare
 from .linear_steps import SparseJacobians
 
@@ -25,6 +27,10 @@ SPARSE_STATES = 100  # of an implicit method, from which on the pattern of the J
 SPARSE_SHARE = 0.25  # of the colours of a sparse Jacobian, to the states
 POINT_NUMBERS = 1 << 22  # of the states at which one product computes a colour
 ENTRY_ERROR = 1e-7  # of a row of a product that the entries repeat
+# the user would miss what functions of these names show
+SHOWING = frozenset(
+    ("print", "write", "info", "debug", "warning", "warn", "error", "critical", "exception", "pprint")
+)
 ROUNDING = 1e5 * float(plain_np.finfo(float).eps)  # of a slope that is computed again, in its terms
 
 
@@ -158,3 +164,39 @@ def other_values() -> GuardError:
         "generator), or returns an array that it writes again; make it a function of t and y that returns a "
         "new array, and end the interval by a terminal event where a switch is thrown"
     )
+
+
+class ReadingWalk(DependencyWalk):
+    """A walk that compares a number as it does an array, if it is a Variable."""
+
+    def visit(self, x: Any) -> None:
+        if type(x) not in HANDLES:
+            super().visit(x)
+        elif id(x) in self.place:
+            self.form.append(self.place[id(x)])
+        else:
+            self.place[id(x)] = len(self.place)
+            self.hold.append(x)
+            self.form.append(type(x))
+            self.variable(x)
+
+
+def form_of_reading(roots: list, handles: list, read_anew: Callable = lambda x: False) -> tuple:
+    """Return what two calls share if they read the same but for the values of Variables, and the arrays that
+    it tells. The form is None where it cannot be told.
+
+    `handles`: the Variables that the roots hold, with their stand-ins. `read_anew`: see `DependencyWalk`."""
+    walk = walk_with_names(roots, read_anew, ReadingWalk)
+    if walk.unknown is not None or walk.sources or not SHOWING.isdisjoint(walk.names):
+        return None, []
+    form: list = [*walk.form, [(tuple(shape(y)), dtype(y).str) for _, y in handles]]
+    places = {id(x): k for k, pair in enumerate(handles) for x in pair}
+    for x in walk.hold:
+        if isinstance(x, Variable):
+            base, path = (x._base, x._path) if type(x) is View else (x, ())
+            form.append((places.get(id(base)), path))
+            if form[-1][0] is None:
+                return None, []
+        elif type(x) is Const:
+            return None, []
+    return form, walk.arrays

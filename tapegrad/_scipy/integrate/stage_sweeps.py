@@ -4,19 +4,21 @@ Matrices of all stages would be too large. So the right-hand side is recorded on
 and of what it captures. Each stage replays its pullback or its tangent. States are kept, and slopes in so far
 as they are few: others are computed again, step by step."""
 
+import contextlib
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as plain_np
 
 from ... import numpy as np
+from ..._capture.dependencies.walk import IdentityKey
 from ..._core.errors import GuardError
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import bind, handle, joint_primitive, primal_of
 from ..._core.registry import load
-from ..._core.scope import OPEN, at_the_end_of_an_object, changed
+from ..._core.scope import OPEN, at_the_end_of_an_object, changed, lock
 from ..._core.trees import Const
 from ..._core.variable import Variable
 from ..._transforms.products import jvp, vjp
@@ -26,9 +28,15 @@ from ...implicit import or_zeros
 from ...ops.declare import dtype, shape
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import holds_tracked
-from .right_side import NAME, ROUNDING, RightSide, check_slopes, other_values
+from .right_side import NAME, ROUNDING, RightSide, check_slopes, form_of_reading, other_values
 
 MOST_RECORDINGS = 8  # of a right-hand side that are recorded
+# (what a right-hand side reads, recordings of its products) after a sweep. Those that were used last are at
+# the end
+KEPT: list[tuple] = []
+MOST_KEPT = 8  # right-hand sides
+MOST_COMPARED = 1 << 16  # numbers in the arrays that such a right-hand side reads
+LOCK = lock()
 MANY_STAGES = 32  # for which it pays to compile a recording at once
 
 
@@ -44,6 +52,13 @@ class StageSlope(PickledByCall):
         self.first = Rebind((right.f,), [])
         with self.first as (self.functions, _):
             self.first.arrays = []
+        self.form: Any = None
+        if self.recorded:
+            form, arrays = form_of_reading([self.functions], self.first.handles)
+            sizes = [x.size for x in (*arrays, *[y for _, y in self.first.handles])]
+            if form is not None and sum(sizes) <= MOST_COMPARED:
+                same = map(IdentityKey, arrays)  # a recording may read them anew
+                self.form = [*form, *same, right.mixed, right.vectorized]
 
     def _made(self) -> tuple:
         return StageSlope, (self.right, self.stages)
@@ -59,6 +74,22 @@ class StageSlope(PickledByCall):
             shadow.arrays = []
         forgotten(shadow)
         return slope
+
+    @contextlib.contextmanager
+    def recordings(self, moving: list) -> Iterator[None]:
+        """A context with the recordings of earlier sweeps over a right-hand side that reads the same.
+
+        No other sweep has them meanwhile."""
+        form = self.form and [*self.form, moving]
+        with LOCK:
+            at = next((k for k, (known, _) in enumerate(KEPT) if form and known == form), None)
+            self.plans = self.plans if at is None else KEPT.pop(at)[1]
+        yield
+        if form:
+            plans, self.plans = self.plans, {}
+            with LOCK:
+                KEPT.append((form, plans))
+                del KEPT[:-MOST_KEPT]
 
     def product(self, kind: tuple, plain: bool, moving: list, count: int, given: tuple) -> tuple:
         """Return the slope, and what v pulls back to what moves or the tangent along v.
@@ -200,7 +231,8 @@ class StageSweep:
         def by_stack(f: Callable, like: Any) -> Callable:
             def run(z: Any) -> Any:
                 flat, many = z.reshape(-1, z.shape[-1]) if z.ndim > 1 else z, z.ndim > 1
-                with changed(depth=0, compared=set()):  # arrays stay plain
+                # arrays stay plain
+                with changed(depth=0, compared=set()), self.slope.recordings(self.moving):
                     found = f(split(flat, like), out, xs, many, {})
                     return joined(found, int(many)).reshape(*z.shape[:-1], -1)
 

@@ -25,7 +25,7 @@ from ..._core.variable import Variable
 from ..._transforms.gradient import grad
 from ..._transforms.jacobian import jacobian
 from ..._transforms.products import jvp
-from ...implicit.sequential import traces_of
+from ...implicit.sequential import RefusedValue, traces_of
 from ...implicit.systems import inverse_of, singular_part
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
@@ -167,35 +167,19 @@ def implicit_solution(
         yield again, solution
 
 
-class WithheldValue(plain_np.lib.mixins.NDArrayOperatorsMixin):
+class WithheldValue(RefusedValue):
     """A part of a tracked result that the search has made on its way (an estimate of the Hessian, a
     factorisation, the values on a grid): it is plain, and moves with the parameters.  Whoever computes with
     it is told."""
 
-    dtype = plain_np.dtype(object)  # for who asks whether it is a number
-    raises_where_used = True
-
     def __init__(self, value: Any, name: str):
-        self._made, self._name = value, name
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise refusal_text(
-            self._name,
-            "it is what the search made on its way",
-            "tapegrad.jacobian or tapegrad.hessian of the function at the solution",
-        )
-
-    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __iter__ = __len__ = __float__ = (
-        __bool__
-    ) = __matmul__ = _refuse
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._refuse()
+        why = "it is what the search made on its way"
+        instead = "tapegrad.jacobian or tapegrad.hessian of the function at the solution"
+        super().__init__(refusal_text, name, why, instead)
+        self._value = value
 
     def __repr__(self) -> str:
-        return repr(self._made)
+        return repr(self._value)
 
 
 def withheld(found: Any, name: str, kept: tuple = ()) -> Any:

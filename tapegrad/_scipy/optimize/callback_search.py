@@ -254,9 +254,8 @@ class SearchInstruction(Call):
                 raise
             self.failed = True
             return ()
-        numbers = tuple([out_of(v) for v in leaves(y) if is_float_value(v)])
         self.seen(tree_map(lambda v: OUTPUT if is_float_value(v) else v, y))
-        self.check_shapes(numbers)
+        numbers = self.of_one_shape([out_of(v) for v in leaves(y) if is_float_value(v)])
         self.ran = True
         return numbers
 
