@@ -19,11 +19,13 @@ from ..record.instructions import PART
 from .arena import components
 from .listed_rows import NAME, READS
 from .loop_text import MOST_LANES, Lanes, LoopText
-from .machine_code import CHECKED, NUMBER, OUTSIDE, compile_text, row_of
+from .machine_code import CHECKED, NUMBER, OUTSIDE, address_of_call, compile_text, row_of
 from .program_loops import RecordedLoop
 from .trip_rows import NotALoop, TripRows
 
 WRITES = frozenset((ASSIGN, ADD_AT))
+CALLED = {NUMBER[name]: name for name in OUTSIDE}
+WRITES_AT = 4  # the field of a listed call that tells whether its places are written
 # of what is not finite comes what is not
 PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))
 
@@ -60,9 +62,10 @@ class RerolledLoop:
         self.tolerant = tolerant
         self.trips, self.constants, self.period = rows.trips, constants, len(self.code)
         self.first_guard, self.guards = rows.first_guard, len(rows.guards) // rows.trips
-        outside = [name for name in OUTSIDE if (self.code[:, 0] == NUMBER[name]).any()]
-        if outside:
-            raise NotALoop(f"a trip calls other functions ({outside[0]})")
+        self.sample, self.every_row = rows.samples[0], rows.code
+        calls = np.isin(self.code[:, 0], [*CALLED])
+        if tolerant and calls.any():
+            raise NotALoop(f"a trip calls other functions ({CALLED[self.code[calls.argmax(), 0].item()]})")
         if not is_small(rows.loop) or self.code[:, 1].sum() > TRIP_ELEMENTS:
             raise NotALoop(f"a trip takes {self.code[:, 1].sum()} elements")
         steps = then - table
@@ -70,6 +73,10 @@ class RerolledLoop:
             (j, c): [*zip(table[at : at + n].tolist(), steps[at : at + n].tolist(), strict=True)]
             for j, c, at, n in read_or_written(self.code)
         }
+        # cells that calls read, and that they write
+        self.exchanged: tuple = set(), set()
+        for j in np.flatnonzero(calls).tolist():
+            self.exchanged[self.code[j, WRITES_AT]].update(self.cells[j, 0])
         self.meeting: set = set()  # cells that in one of the trips are one place: each goes to memory at once
         self.trip()
         self.meeting = self.met()
@@ -78,7 +85,8 @@ class RerolledLoop:
         self.carried = {(b, d): (b + d, d) for b, d in self.loads if (b + d, d) in self.written}
 
     def trip(self) -> None:
-        """The lines of one trip: `Lanes`; ("load" or "store", value, cell); ("guard", its truth, value)."""
+        """The lines of one trip: `Lanes`; ("load" or "store", value, cell); ("guard", its truth, value);
+        ("call", name, where its row begins)."""
         self.lines: list = []
         self.fresh = 0
         self.env: dict = {}  # cell -> its value
@@ -106,6 +114,10 @@ class RerolledLoop:
 
     def row(self, j: int) -> None:
         op, n = self.code[j, :2].tolist()
+        if op in CALLED:
+            if self.code[j, WRITES_AT]:
+                self.lines.append(("call", CALLED[op], self.sample.begins[self.code[j, WRITES_AT + 1]]))
+            return
         name = NAME[op]
         if name == "guard":
             self.lines.append(("guard", n, self.read(self.cells[j, 1][0])))
@@ -146,10 +158,12 @@ class RerolledLoop:
         return Lanes(lanes.name, len(lanes.given))
 
     def met(self) -> set:
-        """Cells of different steps, one of them written, that are one place in one of the trips."""
-        cells = np.array([*dict.fromkeys([*self.loads, *self.written])], np.int64).reshape(-1, 2)
-        written = np.array([*self.written], np.int64).reshape(-1, 2)
-        found: set = set()
+        """Cells of different steps, one of them written, that are one place in one of the trips; and those by
+        which the rows and the calls of a trip exchange values."""
+        given, left = self.exchanged
+        every, changed = {**self.loads, **self.written} | dict.fromkeys([*given, *left]), {*self.written, *left}
+        cells, written = [np.array([*some], np.int64).reshape(-1, 2) for some in (every, changed)]
+        found: set = left | (given & changed)
         for some in np.array_split(written, len(written) * len(cells) // (1 << 20) + 1):
             apart = some[:, None, 1] - cells[None, :, 1]
             gap = cells[None, :, 0] - some[:, None, 0]
@@ -161,7 +175,9 @@ class RerolledLoop:
     def read_places(self) -> Any:
         """All places that are read from memory."""
         t = np.arange(self.trips)
-        for b, d in (*self.loads, *self.meeting):
+        for b, d in (*self.exchanged[0], *self.meeting):
+            yield b + d * t
+        for b, d in self.loads:
             yield b if (b, d) in self.carried else b + d * t
 
     def store(self, read: np.ndarray) -> None:
@@ -173,7 +189,8 @@ class RerolledLoop:
         """The row that runs it."""
         made = LoopText(self)
         self.address = compile_text(made.text(), "loop")
-        self.held = (ctypes.c_int64 * max(len(made.bases), 1))(*made.bases)
+        given = [*made.bases, self.every_row.ctypes.data, *map(address_of_call, made.called)]
+        self.held = (ctypes.c_int64 * len(given))(*given)
         places = np.array([self.address, ctypes.addressof(self.held)], np.int64).view(np.int32).tolist()
         return row_of("loop", self.trips, 0, 0, self.first_guard, 0, *places)
 

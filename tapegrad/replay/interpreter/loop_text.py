@@ -11,10 +11,11 @@ from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import WIDE, Builder
 from ..costs import LINE_ELEMENTS, POINTER_PLACES
 from .listed_rows import READS
-from .machine_code import BODIES, LIBM, NUMBER, TANH_SLOPE, declared_intrinsics, tanh_slopes
+from .machine_code import BODIES, COUNTED, LIBM, NUMBER, TANH_SLOPE, declared_intrinsics, tanh_slopes
 from .strided_rows import FAILED, INFINITE, NO_NUMBER, WORD, vector_text
 
 MOST_LANES = 8
+NAN = "0x7FF8000000000000"
 WORDS = ("old", "x", "y", "z")
 COSTLY = frozenset((*LIBM, "tanh_slope", "div", "sqrt"))
 
@@ -92,6 +93,8 @@ class LoopText:
         self.cell_of = {value: cell for cell, value in loop.loads.items()}
         self.fixed = {v for cell, v in loop.loads.items() if not cell[1] and cell not in loop.written}
         self.failed, self.asked = "0", 0
+        self.called: dict = {}  # name of a call -> the register of its address
+        self.answers: list = []  # 0 if a call found nothing
         self.pointers, self.bases = self.based()
 
     def text(self) -> str:
@@ -112,6 +115,8 @@ class LoopText:
                 self.lanes(line)
             elif line[0] == "guard":
                 self.guard(*line[1:])
+            elif line[0] == "call":
+                self.call(*line[1:])
             else:
                 self.move(*line)
         self.store()
@@ -315,6 +320,31 @@ class LoopText:
         ]
         self.failed = k
 
+    def address(self, n: int) -> str:
+        """What follows the bases, in the memory where these are."""
+        place, found = self.name(), self.name()
+        self.entry.append(f"{place} = getelementptr i64, ptr %bases, i64 {len(self.bases) + n}")
+        self.entry.append(f"{found} = load ptr, ptr {place}")
+        return found
+
+    def call(self, name: str, begin: int) -> None:
+        """A row that calls others, as the interpreter does it."""
+        if not self.called:
+            self.every_row = self.address(0)
+        if name not in self.called:
+            self.called[name] = self.address(1 + len(self.called))
+        at, row, answer, fine, bad = [self.name() for _ in range(5)]
+        n = f", i64 {self.loop.sample.rows[begin + 1]}" * (name in COUNTED)
+        self.body += [
+            f"{at} = mul i64 %t, {self.loop.every_row.shape[1]}",
+            f"{row}f = getelementptr i32, ptr {self.every_row}, i64 {at}",
+            f"{row} = getelementptr i32, ptr {row}f, i64 {begin}",
+            f"{answer} = call i64 {self.called[name]}(ptr {row}, ptr %arena{n})",
+            f"{fine} = icmp eq i64 {answer}, 0",
+            f"{bad} = select i1 {fine}, double 0.0, double {NAN}",
+        ]
+        self.answers.append(bad)
+
     def single(self, name: str, made: str, given: list) -> None:
         self.body.append(self.renamed(BODIES[name], name, made, given))
         if name in LIBM:
@@ -366,7 +396,7 @@ class LoopText:
                     terms.setdefault(n, []).append(vector)
             else:
                 terms.setdefault(1, []).append(self.scalar(v))
-        bad = self.summed(1, terms.pop(1, []), "%bad")
+        bad = self.summed(1, terms.pop(1, []), "%bad", self.answers)
         all_bad = bad
         for n, some in terms.items():
             phi = self.name()
@@ -379,9 +409,9 @@ class LoopText:
                 all_bad = both
         return bad, all_bad
 
-    def summed(self, n: int, values: list, before: str) -> str:
+    def summed(self, n: int, values: list, before: str, others: Any = ()) -> str:
         """0 if all of them are finite, else no number."""
-        terms = []
+        terms = [*others]
         for v in values:
             z = self.name()
             self.body.append(f"{z} = fsub {kind_of(n)} {v}, {v}")

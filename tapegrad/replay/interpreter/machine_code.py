@@ -11,6 +11,7 @@ NumPy would note there is found out by who asked."""
 
 import ctypes
 import ctypes.util
+import functools
 import math
 import platform
 import re
@@ -388,7 +389,7 @@ def interpreter_text() -> str:
         if name == "guard":
             body, answer = GUARD, "%answer_guard"
         elif name == "loop":
-            body, answer = LOOP, "%answer_loop"
+            body, answer = noted_events(n) + LOOP, "%answer_loop"  # (it may call others)
         elif name in SINGLE:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
         elif name in JUDGED:
@@ -500,6 +501,12 @@ def build_interpreter() -> Any:
     return ctypes.CFUNCTYPE(
         ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
     )(address)
+
+
+@functools.cache
+def address_of_call(name: str) -> int:
+    """The address of the function of rows of `OUTSIDE`."""
+    return compile_text(interpreter_text(), OUTSIDE[name].name, math.inf)
 
 
 def compile_text(text: str, *how: Any) -> int:
