@@ -114,7 +114,7 @@ COLUMNS = 6  # columns below which they are done one by one
 
 WRITTEN_INSTRUCTION_NS = 2e4  # of replays that pay for the text of an instruction, which takes half and more
 WRITTEN_AGAIN_NS = 6e3  # of an instruction of a text that is written anew
-RECORDED_CALLS = 6  # calls as they are that take as long as a recorded one
+RECORDED_CALLS = 8  # calls as they are that take as long as a recorded one, at least
 WRITTEN_ELEMENT_NS = 50  # to lay out an element in a block
 COMPILE_NS = 1e8  # that the compilation of the groups of a function may take
 LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip

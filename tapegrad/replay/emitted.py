@@ -130,7 +130,9 @@ class EmittedProgram:
             return math.inf  # kernels for a device are made when they are asked for
         loops = [loop for found in self.rolled.values() for loop in found if is_small(loop)]
         looped = sum([loop.stop - loop.start for loop in loops])
-        cost = WRITTEN_AGAIN_NS * len(self.program.code) + LOOP_BUILD_NS * sum([loop.period for loop in loops])
+        cost = WRITTEN_AGAIN_NS * len(self.program.code) + LOOP_BUILD_NS * sum(
+            [loop.period for loop in loops]
+        )
         grouped, saved = self.saved_by_groups(), LOOPED_ROW_NS * looped
         if not grouped + saved:
             return math.inf

@@ -307,9 +307,7 @@ class TransformForm:
         program = Program(recorded)
         if self.keeps(recorded, program, surroundings, told, failed):
             recording = time.perf_counter_ns() - begin
-            kept = CachedProgram(
-                signature, surroundings, program, owner, self.groups, self.joint, recording
-            )
+            kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint, recording)
             self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
         return recorded.result()
 

@@ -312,7 +312,7 @@ def test_lanes_of_every_width(n):
 
     def f(x):
         total = 0.0
-        for t in range(12):
+        for _ in range(12):
             x = np.tanh(M @ x) + 0.1 * np.sqrt(x[::-1] * x[::-1] + 1.0) / (1.0 + np.log1p(x * x))
             total = total + np.log(np.sin(x) ** 2 + 0.5).sum()
         return total + sum([g(x).sum() for g in functions])

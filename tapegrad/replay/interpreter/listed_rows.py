@@ -1,7 +1,5 @@
 """Rows of the interpreter with the places of all their elements, by which loops are compiled."""
 
-from typing import Any
-
 import numpy as np
 
 from .machine_code import BODIES, NUMBER, OUTSIDE

@@ -161,7 +161,10 @@ class RerolledLoop:
         """Cells of different steps, one of them written, that are one place in one of the trips; and those by
         which the rows and the calls of a trip exchange values."""
         given, left = self.exchanged
-        every, changed = {**self.loads, **self.written} | dict.fromkeys([*given, *left]), {*self.written, *left}
+        every, changed = (
+            {**self.loads, **self.written} | dict.fromkeys([*given, *left]),
+            {*self.written, *left},
+        )
         cells, written = [np.array([*some], np.int64).reshape(-1, 2) for some in (every, changed)]
         found: set = left | (given & changed)
         for some in np.array_split(written, len(written) * len(cells) // (1 << 20) + 1):

@@ -304,7 +304,9 @@ class LoopText:
             return
         given = [self.vector(names) for names in row.given]
         self.widths.add(n)
-        made = self.function(row.name, n, given[0]) if row.name in LIBM else self.operation(row.name, n, given)
+        made = (
+            self.function(row.name, n, given[0]) if row.name in LIBM else self.operation(row.name, n, given)
+        )
         self.vectors[tuple(row.made)] = made
         self.lane.update({name: (made, k, n) for k, name in enumerate(row.made)})
 

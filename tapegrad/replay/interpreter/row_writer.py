@@ -198,9 +198,8 @@ class RowWriter:
         if self.listed is not None:
             kinds = kind.replace("->", "") or "d" * (len(read) + len(written))
             parts = [self.pair_of(at, t) for at, t in zip((*read, *written), kinds, strict=True)]
-            self.listed.outside(
-                name, len(self.rows) - 1, sum(parts[: len(read)], ()), sum(parts[len(read) :], ())
-            )
+            given, left = [[*itertools.chain(*some)] for some in (parts[: len(read)], parts[len(read) :])]
+            self.listed.outside(name, len(self.rows) - 1, given, left)
 
     def indexed(self, name: str, to: Any, x: Any, at: Any) -> None:
         """Lines of which one is read, or written, at indices that are values."""

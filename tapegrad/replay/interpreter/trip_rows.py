@@ -313,8 +313,6 @@ class LoweredTrip:
     """One trip: `rows`, and where each of them begins; `tables` of places; where its values lie, `at`; what its moving indices are of,
     `bases`."""
 
-    def __init__(
-        self, rows: np.ndarray, begins: list, tables: list, at: list, listed: Any, bases: list
-    ):
+    def __init__(self, rows: np.ndarray, begins: list, tables: list, at: list, listed: Any, bases: list):
         self.rows, self.begins, self.tables = rows, begins, tables
         self.at, self.listed, self.bases = at, listed, bases
