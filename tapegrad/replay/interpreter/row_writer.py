@@ -101,7 +101,9 @@ class RowWriter:
             and not any(to.strides)
             and not self.adds_lines(operands)
         ):
+            listed, self.listed = self.listed, None  # what is added is listed where it lies
             operands = tuple([self.packed(at, to.shape, "d") for at in operands])
+            self.listed = listed
         if not to.size or (to.size > LINE_ELEMENTS and self.lines(name, to, operands)):
             return
         if to.size < TABLED_ELEMENTS or not self.tabled(name, to, operands):
@@ -186,11 +188,13 @@ class RowWriter:
     def packed(self, at: Any, shape: tuple, kind: str) -> Any:
         """Numbers of a kind, broadcast to a shape, one after the other."""
         fresh = self.arena.temporary(*shape, width=1 + (kind == "D"))
-        if fresh.size > LINE_ELEMENTS and self.call(np.positive, fresh, (at,), f"{kind}->{kind}"):
-            return fresh
-        for to, x in zip(self.pair_of(fresh, kind), self.pair_of(at, kind), strict=True):
-            if to is not self.nothing:
+        parts = [*zip(self.pair_of(fresh, kind), self.pair_of(at, kind), strict=True)]
+        called = fresh.size > LINE_ELEMENTS and self.call_loop(np.positive, fresh, (at,), f"{kind}->{kind}")
+        for to, x in parts[: 1 + (kind == "D")]:
+            if not called:
                 self.row("copy", to, x)
+            elif self.listed is not None:
+                self.listed.add("copy", to.size, [to, x + zero_strides(to.shape)])
         return fresh
 
     def note_call(self, name: str, read: Any, written: Any, kind: str = "") -> None:
