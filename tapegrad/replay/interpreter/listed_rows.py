@@ -30,8 +30,8 @@ class ListedRows:
         self.rows.append((*fields, *[0] * (6 - len(fields))))
 
     def outside(self, name: str, row: int, read: list, written: list) -> None:
-        """A call of others, as two rows: the places that it reads, and those that it writes.  `row`: which row
-        of the interpreter it is."""
+        """A call of others, as two rows: the places that it reads, and those that it writes.  `row`: which
+        row of the interpreter it is."""
         for writes, places in enumerate((read, written)):
             at = np.unique(np.concatenate([v.ravel() for v in places]))
             self.add(name, at.size, [at])

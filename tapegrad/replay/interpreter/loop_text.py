@@ -84,7 +84,7 @@ class LoopText:
         self.phis: list = []
         self.end: list = []
         self.vectors: dict = {}  # names of the lanes -> their vector
-        self.lane: dict = {}  # name -> (vector, lane, lanes) where it is one of these; it may be read from there
+        self.lane: dict = {}  # name -> (vector, lane, lanes) where it is one of these
         self.read: set = set()  # names that were read from their vector
         self.carried: list = []  # (vector, its first value, the lanes after the trip)
         self.checks: list = []  # the same, of what tells whether results are finite

@@ -310,7 +310,8 @@ class TripRows:
 
 
 class LoweredTrip:
-    """One trip: `rows`, and where each of them begins; `tables` of places; where its values lie, `at`; what its moving indices are of,
+    """One trip: `rows`, and where each of them `begins`;
+    `tables` of places; where its values lie, `at`; what its moving indices are of,
     `bases`."""
 
     def __init__(self, rows: np.ndarray, begins: list, tables: list, at: list, listed: Any, bases: list):
