@@ -3,7 +3,7 @@
     python benchmarks/operations_in_loops.py [--save] [--quick] [--only PART]
 
 PART: table.  A step is ``z = tanh(A @ op(z)) + W[t] + x0``.  Figures are microseconds a step, when nothing
-more is compiled.  A program that replay breaks into calls of Python shows here as a multiple of the row `none`."""
+more is compiled.  A program that replay breaks into calls of Python shows here as a multiple of `none`."""
 
 import time
 

@@ -124,8 +124,8 @@ class EmittedProgram:
     def worthwhile(self, compiling: float, spent: float = math.inf, call: float = 1.0) -> float:
         """After about how many replays does it pay to compile groups and loops?  They have then saved what
         they cost; or, where there are loops only, calls of the function as it is would have cost as much as
-        what was spent and the loops.  `compiling`: ns that the machine code of groups takes; `spent`: on calls so
-        far; `call`: of a call as it is."""
+        what was spent and the loops.  `compiling`: ns that the machine code of groups takes; `spent`: on
+        calls so far; `call`: of a call as it is."""
         if any([shown[0] is False for shown in self.shown.values()]):
             return math.inf  # kernels for a device are made when they are asked for
         loops = [loop for found in self.rolled.values() for loop in found if is_small(loop)]
