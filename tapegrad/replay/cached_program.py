@@ -30,6 +30,7 @@ from .costs import (
     EMITTED_REPLAY,
     GRAPHED_REPLAY,
     GROUP_REFUSALS,
+    RECORDED_CALLS,
     REPEATED_INSTRUCTIONS,
     TRIED_REPLAYS,
     WRITTEN_ELEMENT_NS,
@@ -100,6 +101,7 @@ class CachedProgram:
         owner: Any,
         groups: list,
         joint: int,
+        recording: float,
     ):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.groups, self.joint = groups, joint if groups else 0
@@ -119,6 +121,7 @@ class CachedProgram:
         self.due: float = 1 if early else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.spent = 0.0  # ns of replays as bound calls
+        self.recording = recording  # ns of the recorded call
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
@@ -246,9 +249,9 @@ class CachedProgram:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
         with scope_block():
             CollectorPause()
-            self.written()
+            self.written(time.perf_counter_ns())
 
-    def written(self) -> None:
+    def written(self, begin: int) -> None:
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
         if self.replays < EMITTED_REPLAY:
@@ -260,11 +263,13 @@ class CachedProgram:
             self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
         self.kinds = None
         if self.compile == "auto":
-            after = self.emitted.worthwhile(COMPILE_NS)
+            spent = self.recording + self.spent + time.perf_counter_ns() - begin
+            after = self.emitted.worthwhile(COMPILE_NS, spent, self.recording / RECORDED_CALLS)
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
         if wanted:
-            made = emitter.compiled_program(program)
+            kinds = None if self.emitted is None else self.emitted.kinds
+            made = emitter.compiled_program(program, kinds=kinds)
             if (
                 self.compile == "auto" and not self.joint
             ):  # ranks take the same text, so that their bits agree

@@ -113,6 +113,8 @@ COLUMNS = 6  # columns below which they are done one by one
 # Time, in ns.
 
 WRITTEN_INSTRUCTION_NS = 2e4  # of replays that pay for the text of an instruction, which takes half and more
+WRITTEN_AGAIN_NS = 6e3  # of an instruction of a text that is written anew
+RECORDED_CALLS = 8  # calls as they are that take as long as a recorded one, at least
 WRITTEN_ELEMENT_NS = 50  # to lay out an element in a block
 COMPILE_NS = 1e8  # that the compilation of the groups of a function may take
 LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip
@@ -121,7 +123,7 @@ BLOCK_ELEMENT_NS = 0.15  # of an element of an instruction within a block
 BLOCK_ROW_NS = 20  # of an instruction within a block
 BLOCK_INDEX_NS = 0.7  # of an element at a constant index within a block
 COMPUTED_INDEX_NS = 2.0  # of an element at an index that is computed, in a block or by NumPy
-LOOPED_ROW_NS = 7  # of one of a trip, beside one of a compiled loop
+LOOPED_ROW_NS = 20  # of one of a trip, beside one of a compiled loop
 REREAD_BYTE_NS = 0.06  # of a byte of a matrix that is read once more
 GROUP_SHARE_NS = 500  # that an instruction of a block has to save, for its share of the call of a group
 SLOW_ELEMENT_NS = slow_element_ns()  # of an element of a costly operation within a block

@@ -44,6 +44,7 @@ from .costs import (
     REUSED_BYTES,
     SLOW_ELEMENT_NS,
     TEXT_ELEMENT_NS,
+    WRITTEN_AGAIN_NS,
 )
 from .instruction_table import END, InstructionTable
 from .interpreter.arena import Arena
@@ -89,7 +90,9 @@ class EmittedProgram:
         self.loops: list = []
         self.refused: dict = {}
         if compiled:
-            program, self.groups, self.alone = with_groups(program)
+            plain, kinds = program, InstructionKinds(program) if kinds is None else kinds
+            program, self.groups, self.alone = with_groups(program, kinds)
+            kinds = kinds if program is plain else None
         self.program, self.shown = program, program.shown
         self.space: dict = {"H": HEARD, "same": guard_holds, "now": now, "put": put}
         self.name: dict = {}
@@ -118,16 +121,27 @@ class EmittedProgram:
     def blocks(self) -> int:
         return len(self.made)
 
-    def worthwhile(self, compiling: float) -> float:
-        """After about how many replays have groups and loops saved what they cost?  `compiling`: ns that the
-        machine code takes."""
+    def worthwhile(self, compiling: float, spent: float = math.inf, call: float = 1.0) -> float:
+        """After about how many replays does it pay to compile groups and loops?  They have then saved what
+        they cost; or, where there are loops only, calls of the function as it is would have cost as much as
+        what was spent and the loops.  `compiling`: ns that the machine code of groups takes; `spent`: on
+        calls so far; `call`: of a call as it is."""
         if any([shown[0] is False for shown in self.shown.values()]):
             return math.inf  # kernels for a device are made when they are asked for
         loops = [loop for found in self.rolled.values() for loop in found if is_small(loop)]
-        looped, building = (
-            sum([loop.stop - loop.start for loop in loops]),
-            LOOP_BUILD_NS * sum([loop.period for loop in loops]),
+        looped = sum([loop.stop - loop.start for loop in loops])
+        cost = WRITTEN_AGAIN_NS * len(self.program.code) + LOOP_BUILD_NS * sum(
+            [loop.period for loop in loops]
         )
+        grouped, saved = self.saved_by_groups(), LOOPED_ROW_NS * looped
+        if not grouped + saved:
+            return math.inf
+        if grouped:
+            return (cost + compiling) / (grouped + saved)
+        return min(cost / saved, (spent + cost) / call)
+
+    def saved_by_groups(self) -> float:
+        """About how many ns of a replay."""
         table, saved = self.table, 0.0
         counts = np.bincount(table.classes[self.within], minlength=len(table.example))
         for n, inside, count in zip(
@@ -142,8 +156,7 @@ class EmittedProgram:
                 elif self.is_costly(i):
                     within = alone = SLOW_ELEMENT_NS
                 saved += inside * (within * size - GROUP_SHARE_NS) + (count - inside) * alone * size
-        saved = max(saved, 0.0) + LOOPED_ROW_NS * looped + REREAD_BYTE_NS * self.read_again()
-        return (compiling + building) / saved if saved else math.inf
+        return max(saved, 0.0) + REREAD_BYTE_NS * self.read_again()
 
     def is_costly(self, i: Instruction) -> bool:
         """Does an element of an elementwise instruction take many operations?"""
@@ -547,15 +560,18 @@ def is_rolled(table: InstructionTable, start: int, stop: int) -> bool:
     )
 
 
-def with_groups(program: Program) -> tuple:
+def with_groups(program: Program, kinds: InstructionKinds) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    kinds = InstructionKinds(program)
     found = block_ranges(kinds)
-    within = {k for start, stop in found for k, _ in program.code[start:stop]}
-    looped = {
-        k for start, stop in found if is_rolled(kinds.table, start, stop) for k, _ in program.code[start:stop]
-    }
-    reader = load("tapegrad.replay.fusion.groups").read_groups(program, looped, within)
+    numbers = kinds.table.made
+    inside, looped = np.zeros(len(numbers), bool), np.zeros(len(numbers), bool)
+    for start, stop in found:
+        inside[start:stop], looped[start:stop] = True, is_rolled(kinds.table, start, stop)
+    if looped.all():
+        return program, [], {}
+    reader = load("tapegrad.replay.fusion.groups").read_groups(
+        program, {*numbers[looped].tolist()}, {*numbers[inside].tolist()}
+    )
     if not reader.groups:
         return program, [], reader.alone
     program = reader.kinds.program.with_code(reader.order)
@@ -563,12 +579,12 @@ def with_groups(program: Program) -> tuple:
     return program, reader.groups, reader.alone
 
 
-def compiled_program(program: Program, tolerant: bool = False) -> EmittedProgram:
+def compiled_program(program: Program, tolerant: bool = False, kinds: Any = None) -> EmittedProgram:
     """The text with groups and rolled loops in it.  Places are laid out for loops only where there are some."""
-    made = EmittedProgram(program, True, tolerant=tolerant)
+    made = EmittedProgram(program, True, tolerant=tolerant, kinds=kinds)
     if made.rolling and not made.loops:
         refused = made.refused
-        made = EmittedProgram(program, True, rolled=False)
+        made = EmittedProgram(program, True, rolled=False, kinds=kinds)
         made.refused = refused
     return made
 

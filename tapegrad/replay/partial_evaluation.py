@@ -43,7 +43,7 @@ class FoldedProgram:
         self.kept = kept
         self.free = [n for n, argument in enumerate(kept.signature.owners) if argument == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
-        self.rest = CachedProgram(kept.signature, kept.surroundings, program, owner, [], 0)
+        self.rest = CachedProgram(kept.signature, kept.surroundings, program, owner, [], 0, kept.recording)
         grouped = kept.emitted is not None and bool(kept.emitted.groups)
         self.rest.emitted, self.rest.due = load(EMITTER).EmittedProgram(program, grouped), math.inf
 

@@ -256,15 +256,87 @@ def test_auto_compiles_a_loop_once_that_pays(monkeypatch):
     assert [len(text.loops) for text, _ in kept_of(p).trial] == [0, 2]  # the faster one stays
 
 
+CALLS = {
+    "arctan2": lambda a, b: np.arctan2(a, b + 2.0),
+    "max": lambda a, b: a - np.max(a) + b,
+    "solve": lambda a, b: np.linalg.solve(np.eye(len(a)) * 3.0 + np.outer(a, b), a + b),
+    "cholesky": lambda a, b: np.linalg.cholesky(np.eye(len(a)) + 0.1 * np.outer(a, a)) @ b,
+    "argsort": lambda a, b: a[np.argsort(b)] * 0.9,
+    "slogdet": lambda a, b: a + 0.1 * np.linalg.slogdet(np.eye(len(a)) * 2.0 + 0.1 * np.outer(a, b))[1],
+    "complex": lambda a, b: np.abs(np.exp(1j * a) + b),
+    "qr": lambda a, b: a * np.linalg.qr(np.eye(len(a)) * 2.0 + 0.1 * np.outer(a, b))[1][0],
+    "floor": lambda a, b: a - 0.3 * np.floor(3.0 * b) + 0.1 * np.ceil(a) + np.trunc(b) - np.rint(a * 2.0) / 4,
+    "copysign": lambda a, b: np.copysign(a, b) * 0.5 + np.modf(a)[0],
+}
+
+
+FEW = ("arctan2", "solve", "argsort", "floor")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FEW else pytest.param(name, marks=pytest.mark.long) for name in CALLS]
+)
+def test_calls_of_others_within_a_loop(name):
+    """They read and write the memory of the interpreter; what they give is carried and kept by trips."""
+    call = CALLS[name]
+
+    def f(x):
+        path, a, b = np.zeros((14, 3)), x * 1.0, np.tanh(x)
+        path[0] = x
+        for t in range(1, 14):
+            a, b = np.tanh(call(a, b)), 0.5 * a + 0.1 * path[t - 1] + 0.2 * x
+            path[t] = call(b, path[t - 1] * 0.5 + a)
+        return (path * path).sum() + a @ b
+
+    p = rolled(f, (X,), (X * 0.5,), method="value_and_grad")
+    assert len(kept_of(p, "value_and_grad").emitted.loops) >= (name != "argsort"), p.report()
+
+
+def test_a_call_within_a_loop_that_finds_no_number():
+    def f(x):
+        for _ in range(20):
+            x = 0.3 * np.arccos(x) - 0.2
+        return x.sum()
+
+    p = rolled(f, (X * 0.5,), (X * 0.4,), method="value", loops=1)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(p.value(X * 9), f(X * 9))
+        assert np.isnan(f(X * 9))
+
+
+@pytest.mark.parametrize("n", [4, pytest.param(2, marks=pytest.mark.long), 11])
+def test_lanes_of_every_width(n):
+    """Functions of more than three numbers are the kernels' own: 4 ulp of NumPy's."""
+    M = np.random.default_rng(n).normal(size=(n, n)) * 0.3
+    functions = (np.tanh, np.exp, np.expm1, np.sin, np.cos, np.cosh)
+
+    def f(x):
+        total = 0.0
+        for _ in range(12):
+            x = np.tanh(M @ x) + 0.1 * np.sqrt(x[::-1] * x[::-1] + 1.0) / (1.0 + np.log1p(x * x))
+            total = total + np.log(np.sin(x) ** 2 + 0.5).sum()
+        return total + sum([g(x).sum() for g in functions])
+
+    x = np.linspace(-1.0, 1.0, n)
+    for scale in (1.0, 30.0):  # also where tanh is nearly 1
+        p = tg.prepare(f, x, compile=True)
+        for _ in range(3):
+            got = p.value_and_grad(x * scale)
+        assert kept_of(p, "value_and_grad").emitted.loops
+        want = tg.value_and_grad(f)(x * scale)
+        np.testing.assert_allclose(got[0], want[0], 1e-14)
+        np.testing.assert_allclose(got[1], want[1], 1e-13, 1e-14)
+
+
 # --- searches ---
 
 
-def program(seed):
-    """A loop with arrays in it, some written in place."""
+def program(seed, kinds=14):
+    """A loop with arrays in it, some written in place; some call functions of others."""
     rng = np.random.default_rng(seed)
     n, steps = int(rng.integers(1, 4)), int(rng.integers(9, 30))  # NumPy has other functions for longer lines
     M, y = rng.normal(size=(n, n)) * 0.4, rng.normal(size=(steps + 4, n))
-    body = [int(k) for k in rng.integers(0, 14, size=rng.integers(2, 7))]
+    body = [int(k) for k in rng.integers(0, kinds, size=rng.integers(2, 7))]
     numbers = rng.uniform(0.2, 0.9, size=len(body))
     back, start = int(rng.integers(1, 4)), int(rng.integers(0, 3))
 
@@ -302,15 +374,25 @@ def program(seed):
                     b = b + c * path[start]
                 elif k == 13:
                     path[steps + 3 - t] += c * a * 0.1
+                elif k == 14:
+                    a = np.arctan2(a, b + 2.0)
+                elif k == 15:
+                    path[t] = path[t - 1] - np.max(path[t]) * c + b
+                elif k == 16:
+                    b = np.linalg.solve(np.eye(n) * 3.0 + M @ M.T * b[0], a)
+                elif k == 17:
+                    path[t, -1] = np.hypot(path[t - back, 0], c)
+                elif k == 18:
+                    a = np.floor(2.0 * a) * 0.1 + np.copysign(b, a)
         return total + (path * path).sum() + np.sum(a) * np.sum(b)
 
     return f, rng.normal(size=(3, n)) * 0.5
 
 
-def search(seeds):
+def search(seeds, kinds=14):
     found = 0
     for seed in seeds:
-        f, (x, z, v) = program(seed)
+        f, (x, z, v) = program(seed, kinds)
         for method, points in {"value": [(x,), (z,)], "grad": [(x,), (z,)], "hvp": [(x, v), (z, v)]}.items():
             try:
                 p = rolled(f, *points, method=method)
@@ -328,6 +410,11 @@ def test_random_loops():
 @pytest.mark.long
 def test_many_random_loops():
     assert search(range(100, 400)) > 600
+
+
+@pytest.mark.long
+def test_many_random_loops_that_call_others():
+    assert search(range(1000, 1200), 19) > 400
 
 
 def test_views_of_a_loop_are_read_after_it():

@@ -26,6 +26,7 @@ from tapegrad.replay.interpreter.machine_code import (
     OPERATIONS,
     OWN,
     PAIRED,
+    ROUNDING,
     TABLED,
     interpreter,
 )
@@ -163,7 +164,7 @@ def test_operations_by_their_declaration_at_the_edge(name):
 
 def test_every_operation_of_the_interpreter_is_met():
     met = set()
-    for name in (*PLACED, "equal", "less_equal", "not_equal"):
+    for name in (*PLACED, "equal", "less_equal", "not_equal", *ROUNDING, "copysign"):
         prim, b = tg.ops.declare.PRIMITIVES[name].prim, NoRows()
         at = [np.zeros(2, np.int64) for _ in signature_of(prim.run).arrays]
         PlacedBody(
@@ -544,7 +545,7 @@ OF_ROWS = {
         z: z - p))
     },
 }  # fmt: skip
-OF_ROWS |= {name: getattr(np, name) for name in OWN}
+OF_ROWS |= {name: getattr(np, name) for name in (*OWN, *ROUNDING, "copysign")}
 WITHIN = {"addto": 1e-15, "muladd": 1e-15, "tanh_slope": 1e-15, "sin": 4e-16, "cos": 4e-16}
 
 

@@ -203,7 +203,7 @@ def test_the_faster_of_two_texts_stays(faster, monkeypatch):
         p.grad(x)
     kept = p.forms["grad"].programs[0]
     kept.due = kept.replays  # as if compiling had paid
-    monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, ns: 0.0)
+    monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, *ns: 0.0)
     p.grad(x)
     assert len(kept.trial) == 2
     texts = [text for text, _ in kept.trial]
@@ -242,6 +242,6 @@ def test_ranks_take_the_same_text(ranks, monkeypatch):
         p.grad(x)
     kept = p.forms["grad"].programs[0]
     kept.joint = ranks
-    monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, ns: 0.0)
+    monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, *ns: 0.0)
     kept.write()
     assert bool(kept.trial) == (not ranks)

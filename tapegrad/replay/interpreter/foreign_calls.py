@@ -223,7 +223,7 @@ class UfuncCall:
             for k in range(CALL_ARGUMENTS)
         ]
         return f"""{FINITE}{CLASS}
-define internal i64 @{self.name}({PARAMETERS}) {{
+define i64 @{self.name}({PARAMETERS}) {{
 entry:
   %args = alloca [{CALL_ARGUMENTS} x ptr]
   {"".join([field(k, name) for k, name in fields])}%plan_p = getelementptr i32, ptr %row, i64 16
@@ -286,7 +286,7 @@ class IndexedLine:
             else "%r = bitcast double %x to double\n  %finite = icmp eq i64 0, 0\n  "
         )
         return f"""
-define internal i64 @{self.name}({PARAMETERS}) {{
+define i64 @{self.name}({PARAMETERS}) {{
 entry:
   {"".join([field(k, name) for k, name in fields])}br label %body
 body:
@@ -332,7 +332,7 @@ class OrderedLine:
     def text(self) -> str:
         fields = ((1, "n"), (2, "d"), (3, "a"), (4, "b"), (5, "stable"), (6, "sd"), (7, "sa"))
         return f"""
-define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+define i64 @{self.name}(ptr %row, ptr %arena) {{
 entry:
   {"".join([field(k, name) for k, name in fields])}%keys0 = getelementptr double, ptr %arena, i64 %b
   %numbers0 = getelementptr double, ptr %keys0, i64 %n
@@ -456,7 +456,7 @@ class BlasCall:
         types = ", ".join([f"ptr {name}" for name in given.split(", ")])
         return f"""
 declare void @{self.of}({", ".join(["ptr"] * len(given.split(", ")))})
-define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+define i64 @{self.name}(ptr %row, ptr %arena) {{
   %one = alloca double
   %none = alloca double
   store double 1.0, ptr %one
@@ -495,7 +495,7 @@ class LapackCall:
         fields = ((1, "n"), (2, "d"), (3, "a"), (7, "order"), (8, "columns"), (11, "high"))
         return f"""
 declare void @{self.of}({", ".join(["ptr"] * len(self.given.split(", ")))})
-define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+define i64 @{self.name}(ptr %row, ptr %arena) {{
   %info = alloca i32
   {"".join([field(k, name) for k, name in fields])}{"".join(ints)}
   %to = getelementptr double, ptr %arena, i64 %d

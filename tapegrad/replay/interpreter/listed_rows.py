@@ -1,7 +1,5 @@
 """Rows of the interpreter with the places of all their elements, by which loops are compiled."""
 
-from typing import Any
-
 import numpy as np
 
 from .machine_code import BODIES, NUMBER, OUTSIDE
@@ -11,7 +9,6 @@ READS = {
     n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")]
     for n, name in NAME.items()
 }
-# (never within a loop: calls of others)
 READS |= {NUMBER[name]: [0] for name in OUTSIDE}
 
 
@@ -32,10 +29,13 @@ class ListedRows:
             self.length += at.size
         self.rows.append((*fields, *[0] * (6 - len(fields))))
 
-    def outside(self, name: str, *operands: Any) -> None:
-        """A call of others, which reads these."""
-        at = np.concatenate([v.ravel() for v in operands])
-        self.add(name, at.size, [at])
+    def outside(self, name: str, row: int, read: list, written: list) -> None:
+        """A call of others, as two rows: the places that it reads, and those that it writes.  `row`: which
+        row of the interpreter it is."""
+        for writes, places in enumerate((read, written)):
+            at = np.unique(np.concatenate([v.ravel() for v in places]))
+            self.add(name, at.size, [at])
+            self.rows[-1] = (*self.rows[-1][:4], writes, row)
 
     def settle(self) -> tuple:
         return np.array(self.rows, np.int64).reshape(-1, 6), np.concatenate(

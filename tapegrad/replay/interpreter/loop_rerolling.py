@@ -9,61 +9,25 @@ bits are those of the interpreter where it takes sums in that order too."""
 
 import ctypes
 import math
-import re
 from typing import Any
 
 import numpy as np
 
 from ..._core.primitive import ADD_AT, ASSIGN, READ
-from ..costs import (
-    LOOP_ELEMENTS,
-    POINTER_PLACES,
-    TRIP_ELEMENTS,
-)
+from ..costs import LOOP_ELEMENTS, TRIP_ELEMENTS
 from ..record.instructions import PART
 from .arena import components
 from .listed_rows import NAME, READS
-from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, TANH_SLOPE, compile_text, row_of
+from .loop_text import MOST_LANES, Lanes, LoopText
+from .machine_code import CHECKED, NUMBER, OUTSIDE, address_of_call, compile_text, row_of
 from .program_loops import RecordedLoop
-from .strided_rows import FAILED, INFINITE, NO_NUMBER
 from .trip_rows import NotALoop, TripRows
 
 WRITES = frozenset((ASSIGN, ADD_AT))
+CALLED = {NUMBER[name]: name for name in OUTSIDE}
+WRITES_AT = 4  # the field of a listed call that tells whether its places are written
 # of what is not finite comes what is not
 PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))
-WORD = re.compile(r"%(old|[rxyzpqtuvw])\b")
-
-
-FRAME = """{declared}
-define i64 @loop(ptr %bases, i64 %trips, i64 %first, ptr %arena) {{
-entry:
-  {entry}
-  br label %body
-body:
-  %t = phi i64 [ 0, %entry ], [ %t1, %next ]
-  %bad = phi double [ 0.0, %entry ], [ {bad}, %next ]
-  %no_number = phi i1 [ {tolerant}, %entry ], [ {no_number}, %next ]
-  {phis}
-  {body}
-  %failed = icmp ne i64 {failed}, 0
-  br i1 %failed, label %guarded, label %next
-next:
-  %t1 = add i64 %t, 1
-  %more = icmp slt i64 %t1, %trips
-  br i1 %more, label %body, label %end
-end:
-  %fine = fcmp oeq double {bad}, 0.0
-  %class = select i1 {no_number}, i64 {no_number_class}, i64 {infinite_class}
-  %answer = select i1 %fine, i64 0, i64 %class
-  ret i64 %answer
-guarded:
-  %k0 = mul i64 %t, {guards}
-  %k1 = add i64 %k0, {failed}
-  %k2 = add i64 %k1, %first
-  %k3 = add i64 %k2, {beyond}
-  ret i64 %k3
-}}
-"""
 
 
 def is_small(loop: RecordedLoop) -> bool:
@@ -98,9 +62,10 @@ class RerolledLoop:
         self.tolerant = tolerant
         self.trips, self.constants, self.period = rows.trips, constants, len(self.code)
         self.first_guard, self.guards = rows.first_guard, len(rows.guards) // rows.trips
-        outside = [name for name in OUTSIDE if (self.code[:, 0] == NUMBER[name]).any()]
-        if outside:
-            raise NotALoop(f"a trip calls other functions ({outside[0]})")
+        self.sample, self.every_row = rows.samples[0], rows.code
+        calls = np.isin(self.code[:, 0], [*CALLED])
+        if tolerant and calls.any():
+            raise NotALoop(f"a trip calls other functions ({CALLED[self.code[calls.argmax(), 0].item()]})")
         if not is_small(rows.loop) or self.code[:, 1].sum() > TRIP_ELEMENTS:
             raise NotALoop(f"a trip takes {self.code[:, 1].sum()} elements")
         steps = then - table
@@ -108,6 +73,10 @@ class RerolledLoop:
             (j, c): [*zip(table[at : at + n].tolist(), steps[at : at + n].tolist(), strict=True)]
             for j, c, at, n in read_or_written(self.code)
         }
+        # cells that calls read, and that they write
+        self.exchanged: tuple = set(), set()
+        for j in np.flatnonzero(calls).tolist():
+            self.exchanged[self.code[j, WRITES_AT]].update(self.cells[j, 0])
         self.meeting: set = set()  # cells that in one of the trips are one place: each goes to memory at once
         self.trip()
         self.meeting = self.met()
@@ -116,14 +85,14 @@ class RerolledLoop:
         self.carried = {(b, d): (b + d, d) for b, d in self.loads if (b + d, d) in self.written}
 
     def trip(self) -> None:
-        """The lines of one trip."""
-        self.lines: list = []  # texts, and ("load" or "store", value, cell)
+        """The lines of one trip: `Lanes`; ("load" or "store", value, cell); ("guard", its truth, value);
+        ("call", name, where its row begins)."""
+        self.lines: list = []
         self.fresh = 0
         self.env: dict = {}  # cell -> its value
         self.loads: dict = {}  # cell -> its value at the beginning
         self.written: dict = {}  # cell -> its value at the end
         self.checks: dict = {}
-        self.failed, self.asked = "0", 0
         for j in range(self.period):
             self.row(j)
 
@@ -145,45 +114,59 @@ class RerolledLoop:
 
     def row(self, j: int) -> None:
         op, n = self.code[j, :2].tolist()
+        if op in CALLED:
+            if self.code[j, WRITES_AT]:
+                self.lines.append(("call", CALLED[op], self.sample.begins[self.code[j, WRITES_AT + 1]]))
+            return
         name = NAME[op]
         if name == "guard":
-            self.guard(n, self.read(self.cells[j, 1][0]))
+            self.lines.append(("guard", n, self.read(self.cells[j, 1][0])))
             return
-        columns = READS[op]
+        columns, lanes = READS[op], Lanes(name, len(READS[op]))
         for k in range(n):
-            given = {WORDS[c]: self.read(self.cells[j, c][k]) for c in columns}
+            cells = [self.cells[j, c][k] for c in columns]
             to = self.cells[j, 0][k]
+            meets = to in self.meeting or not self.meeting.isdisjoint(cells)
+            if meets:
+                lanes = self.closed(lanes)
+            given = [self.read(cell) for cell in cells]
             if name == "copy":
-                made = given["x"]
+                made = given[0]
             else:
-                made = given["r"] = self.name()
-                given |= {name: f"{made}{name}" for name in "pqtuvw"}
-                self.lines.append(WORD.sub(lambda m: given[m[1]], BODIES[name]))
+                if len(lanes.made) == MOST_LANES or not lanes.made_names.isdisjoint(given):
+                    lanes = self.closed(lanes)
+                made = self.name()
+                lanes.add(made, given)
                 if name in PASSING:
-                    for c in columns:
-                        self.checks.pop(given[WORDS[c]], None)
+                    for x in given:
+                        self.checks.pop(x, None)
                 if name in CHECKED:
                     self.checks[made] = None
+            if meets:
+                lanes = self.closed(lanes)
             if to in self.meeting:
                 self.lines.append(("store", made, to))
             else:
                 self.env[to] = self.written[to] = made
+        self.closed(lanes)
 
-    def guard(self, truth: int, x: str) -> None:
-        """The first guard that fails is kept, as 1 + its number."""
-        self.asked += 1
-        q, f, r, k = [self.name() for _ in range(4)]
-        self.lines.append(f"{q} = fcmp {'oeq' if truth else 'une'} double {x}, 0.0")
-        self.lines.append(f"{f} = icmp eq i64 {self.failed}, 0")
-        self.lines.append(f"{r} = and i1 {f}, {q}")
-        self.lines.append(f"{k} = select i1 {r}, i64 {self.asked}, i64 {self.failed}")
-        self.failed = k
+    def closed(self, lanes: Lanes) -> Lanes:
+        """Keep the elements so far; what follows are others."""
+        if not lanes.made:
+            return lanes
+        self.lines.append(lanes)
+        return Lanes(lanes.name, len(lanes.given))
 
     def met(self) -> set:
-        """Cells of different steps, one of them written, that are one place in one of the trips."""
-        cells = np.array([*dict.fromkeys([*self.loads, *self.written])], np.int64).reshape(-1, 2)
-        written = np.array([*self.written], np.int64).reshape(-1, 2)
-        found: set = set()
+        """Cells of different steps, one of them written, that are one place in one of the trips; and those by
+        which the rows and the calls of a trip exchange values."""
+        given, left = self.exchanged
+        every, changed = (
+            {**self.loads, **self.written} | dict.fromkeys([*given, *left]),
+            {*self.written, *left},
+        )
+        cells, written = [np.array([*some], np.int64).reshape(-1, 2) for some in (every, changed)]
+        found: set = left | (given & changed)
         for some in np.array_split(written, len(written) * len(cells) // (1 << 20) + 1):
             apart = some[:, None, 1] - cells[None, :, 1]
             gap = cells[None, :, 0] - some[:, None, 0]
@@ -195,7 +178,9 @@ class RerolledLoop:
     def read_places(self) -> Any:
         """All places that are read from memory."""
         t = np.arange(self.trips)
-        for b, d in (*self.loads, *self.meeting):
+        for b, d in (*self.exchanged[0], *self.meeting):
+            yield b + d * t
+        for b, d in self.loads:
             yield b if (b, d) in self.carried else b + d * t
 
     def store(self, read: np.ndarray) -> None:
@@ -203,107 +188,14 @@ class RerolledLoop:
         t = np.arange(self.trips)
         self.stores = {(b, d): v for (b, d), v in self.written.items() if read[b + d * t].any()}
 
-    # --- the text ---
-
-    def text(self) -> str:
-        """`loop(bases, trips, first row, arena)`: as the interpreter's answers.  (The steps are in the text:
-        they do not depend on the number of trips.)"""
-        pointers, self.bases = self.pointers()
-        entry: list = []
-        body: list = []
-        for s, d in self.steps.items():
-            entry += [f"%a{s} = getelementptr i64, ptr %bases, i64 {s}", f"%b{s} = load i64, ptr %a{s}"]
-            entry.append(f"%p{s} = getelementptr double, ptr %arena, i64 %b{s}")
-            body += [f"%d{s} = mul i64 %t, {d}", f"%q{s} = getelementptr double, ptr %p{s}, i64 %d{s}"]
-
-        def place(lines: list, cell: tuple) -> str:
-            """Where the cell lies in the first trip, or in this one."""
-            found, (s, away) = self.name(), pointers[cell]
-            base = f"%{'p' if lines is entry else 'q'}{s}"
-            lines.append(f"{found} = getelementptr double, ptr {base}, i64 {away}")
-            return found
-
-        phis = []
-        for cell in self.carried:
-            first = self.name()
-            entry.append(f"{first} = load double, ptr {place(entry, cell)}")
-            last = self.written[self.carried[cell]]
-            phis.append(f"{self.loads[cell]} = phi double [ {first}, %entry ], [ {last}, %next ]")
-        loads = [("load", value, cell) for cell, value in self.loads.items() if cell not in self.carried]
-        stores = [("store", value, cell) for cell, value in self.stores.items()]
-        for line in (*loads, *self.lines, *stores):
-            if type(line) is str:
-                body.append(line)
-            elif line[0] == "load":
-                body.append(f"{line[1]} = load double, ptr {place(body, line[2])}")
-            else:
-                body.append(f"store double {line[1]}, ptr {place(body, line[2])}")
-        checked = [v for v in self.checks if v[0] == "%"]
-        bad, no_number = self.summed(checked, body), self.no_number(checked, body)
-        names = {m for line in self.lines if type(line) is str for m in re.findall(r"@([\w.]+)\(", line)}
-        slope = "tanh_slope" in names
-        declared = sorted((names | {"cosh"} if slope else names) - {"tanh_slope"})
-        return FRAME.format(
-            declared="\n".join([f"declare double @{f}(double)" for f in declared]) + TANH_SLOPE * slope,
-            entry="\n  ".join(entry),
-            phis="\n  ".join(phis),
-            body="\n  ".join(body),
-            bad=bad,
-            tolerant="false" if self.tolerant else "true",
-            no_number=no_number,
-            no_number_class=NO_NUMBER,
-            infinite_class=INFINITE,
-            failed=self.failed,
-            guards=self.guards,
-            beyond=FAILED,
-        )
-
-    def summed(self, values: list, body: list) -> str:
-        """0 if all of them are finite, else no number."""
-        terms = []
-        for v in values:
-            z = self.name()
-            body.append(f"{z} = fsub double {v}, {v}")
-            terms.append(z)
-        terms.append("%bad")
-        while len(terms) > 1:
-            z = self.name()
-            body.append(f"{z} = fadd double {terms.pop(0)}, {terms.pop(0)}")
-            terms.append(z)
-        return terms[0]
-
-    def no_number(self, values: list, body: list) -> str:
-        """Is one of them no number?  (If that is not asked, all that is not finite counts as such.)"""
-        found = "%no_number"
-        for v in values if self.tolerant else ():
-            one, several = self.name(), self.name()
-            body += [f"{one} = fcmp uno double {v}, 0.0", f"{several} = or i1 {found}, {one}"]
-            found = several
-        return found
-
-    def pointers(self) -> tuple:
-        """(cell -> (its pointer, places beyond it), the places of the pointers in the first trip)."""
-        found: dict = {}
-        bases: list = []
-        self.steps: dict = {}
-        last: Any = None
-        for d, b in sorted({(d, b) for b, d in (*self.loads, *self.stores, *self.meeting)}):
-            if last is None or last[0] != d or b - last[1] > max(abs(d), POINTER_PLACES):
-                self.steps[len(bases)] = d
-                bases.append(b)
-            last = d, b
-            found[b, d] = len(bases) - 1, b - bases[-1]
-        return found, bases
-
     def compile(self) -> tuple:
         """The row that runs it."""
-        self.address = compile_text(self.text(), "loop")
-        self.held = (ctypes.c_int64 * max(len(self.bases), 1))(*self.bases)
+        made = LoopText(self)
+        self.address = compile_text(made.text(), "loop")
+        given = [*made.bases, self.every_row.ctypes.data, *map(address_of_call, made.called)]
+        self.held = (ctypes.c_int64 * len(given))(*given)
         places = np.array([self.address, ctypes.addressof(self.held)], np.int64).view(np.int32).tolist()
         return row_of("loop", self.trips, 0, 0, self.first_guard, 0, *places)
-
-
-WORDS = ("old", "x", "y", "z")
 
 
 def literal(v: float) -> str:

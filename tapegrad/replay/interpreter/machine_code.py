@@ -11,6 +11,7 @@ NumPy would note there is found out by who asked."""
 
 import ctypes
 import ctypes.util
+import functools
 import math
 import platform
 import re
@@ -75,10 +76,13 @@ CHECKED = {
   %w = and i1 %u, %v
   %r = select i1 %w, double %t, double %z""",
 }
+ROUNDING = ("floor", "ceil", "trunc", "rint")
 EXACT = {
     "copy": "%r = bitcast double %x to double",
     "neg": "%r = fneg double %x",
     "abs": "%r = call double @llvm.fabs.f64(double %x)",
+    **{name: f"%r = call double @llvm.{name}.f64(double %x)" for name in ROUNDING},
+    "copysign": "%r = call double @llvm.copysign.f64(double %x, double %y)",
     **{
         name: f"%q = fcmp {how} double %x, %y\n  %r = uitofp i1 %q to double"
         for name, how in (("lt", "olt"), ("le", "ole"), ("eq", "oeq"), ("ne", "une"))
@@ -305,31 +309,32 @@ tail:
 }
 """
 
-EACH = "".join(
-    [
-        f"""%x{n} = extractelement {MANY} %x, i64 {n}
-  %y{n} = extractelement {MANY} %y, i64 {n}
-  %s{n} = call double @tanh_slope(double %x{n}, double %y{n})
-  %r{n} = insertelement {MANY} {f"%r{n - 1}" if n else "poison"}, double %s{n}, i64 {n}
+
+def tanh_slopes(n: int) -> str:
+    """`tanh_slope` of several numbers."""
+    many = f"<{n} x double>"
+    ones, edges = [f"<{', '.join([f'double {v}'] * n)}>" for v in (1.0, 0.99)]
+    each = "".join(
+        [
+            f"""%x{k} = extractelement {many} %x, i64 {k}
+  %y{k} = extractelement {many} %y, i64 {k}
+  %s{k} = call double @tanh_slope(double %x{k}, double %y{k})
+  %r{k} = insertelement {many} {f"%r{k - 1}" if k else "poison"}, double %s{k}, i64 {k}
   """
-        for n in range(VECTOR_ELEMENTS)
-    ]
-)
-TANH_SLOPES = f"""
-define internal {MANY} @tanh_slopes({MANY} %x, {MANY} %y) {{
-  %p = fmul {MANY} %y, %y
-  %ones = insertelement {MANY} zeroinitializer, double 1.0, i64 0
-  %all = shufflevector {MANY} %ones, {MANY} poison, <{VECTOR_ELEMENTS} x i32> zeroinitializer
-  %edge = insertelement {MANY} zeroinitializer, double 0.99, i64 0
-  %edges = shufflevector {MANY} %edge, {MANY} poison, <{VECTOR_ELEMENTS} x i32> zeroinitializer
-  %near = fcmp olt {MANY} %p, %edges
-  %d = fsub {MANY} %all, %p
-  %every = call i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1> %near)
+            for k in range(n)
+        ]
+    )
+    return f"""
+define internal {many} @tanh_slope_of_{n}({many} %x, {many} %y) {{
+  %p = fmul {many} %y, %y
+  %near = fcmp olt {many} %p, {edges}
+  %d = fsub {many} {ones}, %p
+  %every = call i1 @llvm.vector.reduce.and.v{n}i1(<{n} x i1> %near)
   br i1 %every, label %less, label %tail
 less:
-  ret {MANY} %d
+  ret {many} %d
 tail:
-  {EACH}ret {MANY} %r{VECTOR_ELEMENTS - 1}
+  {each}ret {many} %r{n - 1}
 }}
 """
 
@@ -340,33 +345,40 @@ def own_function(name: str) -> str:
     y = elementary.emit_function(b, name, "%x")
     body = "\n".join(b.lines)
     return f"""
-define internal {MANY} @own_{name}s({MANY} %x) {{
+define internal {MANY} @own_{name}_of_{VECTOR_ELEMENTS}({MANY} %x) {{
 {body}
   ret {MANY} {y}
 }}
 define internal double @own_{name}(double %x) {{
   %some = insertelement {MANY} zeroinitializer, double %x, i64 0
-  %all = call {MANY} @own_{name}s({MANY} %some)
+  %all = call {MANY} @own_{name}_of_{VECTOR_ELEMENTS}({MANY} %some)
   %one = extractelement {MANY} %all, i64 0
   ret double %one
 }}
 """
 
 
+def declared_intrinsics(n: int) -> list:
+    """What the operations call, for vectors of n elements."""
+    kind, suffix = ("double", "f64") if n == 1 else (f"<{n} x double>", f"v{n}f64")
+    found = Builder(n, 64).declared("sqrt", "fabs", "fma", *ROUNDING)
+    found.append(f"declare {kind} @llvm.copysign.{suffix}({kind}, {kind})")
+    return found + [f"declare i1 @llvm.vector.reduce.and.v{n}i1(<{n} x i1>)"] * (n > 1)
+
+
 def declarations() -> str:
     """What the functions call."""
     found = [f"declare double @{name}(double)" for name in LIBM]
     for width in (1, VECTOR_ELEMENTS):
-        found += Builder(width, 64).declared("sqrt", "fabs", "floor", "fma")
+        found += declared_intrinsics(width)
     found.append("declare i64 @llvm.smin.i64(i64, i64)")
-    reduce = f"declare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
     many = f"<{VECTOR_ELEMENTS} x i64>"
     largest = f"""declare i64 @llvm.vector.reduce.smax.v{VECTOR_ELEMENTS}i64({many})
 declare {many} @llvm.smax.v{VECTOR_ELEMENTS}i64({many}, {many})
 declare i64 @llvm.smax.i64(i64, i64)"""
     largest_of_wide = f"""declare i64 @llvm.vector.reduce.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS})
 declare {WIDE_BITS} @llvm.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS}, {WIDE_BITS})"""
-    return "\n".join([*found, reduce, largest, largest_of_wide, STATUS])
+    return "\n".join([*found, largest, largest_of_wide, STATUS])
 
 
 def interpreter_text() -> str:
@@ -377,7 +389,7 @@ def interpreter_text() -> str:
         if name == "guard":
             body, answer = GUARD, "%answer_guard"
         elif name == "loop":
-            body, answer = LOOP, "%answer_loop"
+            body, answer = noted_events(n) + LOOP, "%answer_loop"  # (it may call others)
         elif name in SINGLE:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
         elif name in JUDGED:
@@ -402,7 +414,7 @@ def interpreter_text() -> str:
     functions = [
         *[checked_operation(name, body) for name, body in BODIES.items()],
         TANH_SLOPE,
-        TANH_SLOPES,
+        tanh_slopes(VECTOR_ELEMENTS),
         *[own_function(name) for name in OWN],
         *[f.text() for f in FUNCTIONS.values()],
     ]
@@ -486,6 +498,12 @@ def build_interpreter() -> Any:
     return ctypes.CFUNCTYPE(
         ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
     )(address)
+
+
+@functools.cache
+def address_of_call(name: str) -> int:
+    """The address of the function of rows of `OUTSIDE`."""
+    return compile_text(interpreter_text(), OUTSIDE[name].name, math.inf)
 
 
 def compile_text(text: str, *how: Any) -> int:

@@ -14,14 +14,14 @@ import numpy as np
 from ..._core.arrays import C16, F8
 from ..costs import BLOCK_MATRICES, BLOCK_PRODUCTS
 from .foreign_calls import ufunc_loop
-from .machine_code import LIBM
+from .machine_code import LIBM, ROUNDING
 
 # ufuncs that are a row: its name
 ROWS = {
     np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "div", np.negative: "neg",
     np.absolute: "abs",
     np.sqrt: "sqrt", np.less: "lt", np.less_equal: "le", np.equal: "eq", np.not_equal: "ne",
-    **{getattr(np, name): name for name in LIBM},
+    **{getattr(np, name): name for name in (*LIBM, *ROUNDING, "copysign")},
 }  # fmt: skip
 ZEROS = np.zeros(9), -np.zeros(9)
 if np.signbit(np.maximum(*ZEROS)).all() and not np.signbit(np.minimum(*ZEROS[::-1])).any():

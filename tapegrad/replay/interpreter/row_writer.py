@@ -89,7 +89,7 @@ class RowWriter:
         if to.size == 1:
             self.rows.append(row_of(SINGLE_ROW[name], 1, *[at.item() for at in (to, *operands)]))
             return
-        if to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands, "d->d"):
+        if to.size > LINE_ELEMENTS and name in LOOPED and self.call_loop(LOOPED[name], to, operands, "d->d"):
             self.along += 1
             return
         if name in OWN and to.size > LINE_ELEMENTS and self.exact:
@@ -101,7 +101,9 @@ class RowWriter:
             and not any(to.strides)
             and not self.adds_lines(operands)
         ):
+            listed, self.listed = self.listed, None  # what is added is listed where it lies
             operands = tuple([self.packed(at, to.shape, "d") for at in operands])
+            self.listed = listed
         if not to.size or (to.size > LINE_ELEMENTS and self.lines(name, to, operands)):
             return
         if to.size < TABLED_ELEMENTS or not self.tabled(name, to, operands):
@@ -150,7 +152,6 @@ class RowWriter:
         """A ufunc, element by element, for types that `ufunc_loop` takes; a result of which all steps are 0
         gathers them."""
         kind = kind or of_floats(ufunc)
-        self.note_read(operands, kind)
         if not to.size or self.call(ufunc, to, operands, kind):
             return
         given = [
@@ -167,6 +168,12 @@ class RowWriter:
                 self.row("copy", target, source)
 
     def call(self, ufunc: Any, to: Any, operands: Any, kind: str) -> bool:
+        made = self.call_loop(ufunc, to, operands, kind)
+        if made:
+            self.note_call("called", operands, [to], kind)
+        return made
+
+    def call_loop(self, ufunc: Any, to: Any, operands: Any, kind: str) -> bool:
         loop, forms, width = ufunc_loop(ufunc, kind), self.forms((to, *operands)), 1 + (kind[-1] == "D")
         found = in_calls(to.shape, width, *forms) if loop is not None and forms is not None else None
         if found is None:
@@ -181,50 +188,52 @@ class RowWriter:
     def packed(self, at: Any, shape: tuple, kind: str) -> Any:
         """Numbers of a kind, broadcast to a shape, one after the other."""
         fresh = self.arena.temporary(*shape, width=1 + (kind == "D"))
-        if fresh.size > LINE_ELEMENTS and self.call(np.positive, fresh, (at,), f"{kind}->{kind}"):
-            return fresh
-        for to, x in zip(self.pair_of(fresh, kind), self.pair_of(at, kind), strict=True):
-            if to is not self.nothing:
+        parts = [*zip(self.pair_of(fresh, kind), self.pair_of(at, kind), strict=True)]
+        called = fresh.size > LINE_ELEMENTS and self.call_loop(np.positive, fresh, (at,), f"{kind}->{kind}")
+        for to, x in parts[: 1 + (kind == "D")]:
+            if not called:
                 self.row("copy", to, x)
+            elif self.listed is not None:
+                self.listed.add("copy", to.size, [to, x + zero_strides(to.shape)])
         return fresh
 
-    def note_read(self, operands: Any, kind: str) -> None:
-        """A call of others reads numbers of these kinds."""
+    def note_call(self, name: str, read: Any, written: Any, kind: str = "") -> None:
+        """The last row calls others, which read and write these places, of numbers of these kinds."""
         if self.listed is not None:
-            for at, t in zip(operands, kind, strict=False):
-                self.listed.outside("called", *self.pair_of(at, t))
+            kinds = kind.replace("->", "") or "d" * (len(read) + len(written))
+            parts = [self.pair_of(at, t) for at, t in zip((*read, *written), kinds, strict=True)]
+            given, left = [[*itertools.chain(*some)] for some in (parts[: len(read)], parts[len(read) :])]
+            self.listed.outside(name, len(self.rows) - 1, given, left)
 
     def indexed(self, name: str, to: Any, x: Any, at: Any) -> None:
         """Lines of which one is read, or written, at indices that are values."""
-        read, x = (x, at, to), self.laid_out(x, self.arena.view_of)
+        x = self.laid_out(x, self.arena.view_of)
         lines = [self.arena.view_of(v) for v in (to, x, at)]
         if lines[2] is None or lines[2][1] != (INDEX_BYTES,):
             packed = self.arena.temporary(*at.shape)
             self.row("copy", packed, at)
-            lines[2] = self.arena.view_of(packed)
+            at, lines[2] = packed, self.arena.view_of(packed)
         size, steps = len(to if name == "scattered" else x), [line[1][0] // INDEX_BYTES for line in lines[:2]]
         if len(at):
-            self.outside_row(name, read, len(at), *[line[0] for line in lines], size, *steps)
+            self.outside_row(name, (x, at, to), to, len(at), *[line[0] for line in lines], size, *steps)
 
     def ordered(self, to: Any, x: Any, stable: bool) -> None:
         """The indices that sort a line."""
-        read, working = (x, to), self.arena.temporary(4 * len(x))
+        working = self.arena.temporary(4 * len(x))
         x = self.laid_out(x, self.arena.view_of)
         lines = [self.arena.view_of(v) for v in (to, x, working)]
         steps = [line[1][0] // INDEX_BYTES for line in lines[:2]]
-        self.outside_row("ordered", read, len(x), *[line[0] for line in lines], int(stable), *steps)
+        self.outside_row("ordered", (x,), to, len(x), *[line[0] for line in lines], int(stable), *steps)
 
-    def outside_row(self, name: str, read: tuple, *fields: int) -> None:
-        """A call of others, which reads these places."""
-        if self.listed is not None:
-            self.listed.outside(name, *read)
+    def outside_row(self, name: str, read: tuple, written: Any, *fields: int) -> None:
+        """A call of others, which reads and writes these places."""
         self.rows.append(row_of(name, *fields))
+        self.note_call(name, read, (written,))
 
     def of_matrices(self, ufunc: Any, results: Any, *operands: Any, kind: str = "", lines: int = 0) -> None:
         """A generalized ufunc of matrices, for types that `ufunc_loop` takes.  The last result tells whether
         it was found.  `lines`: it is done so many times, along the first axis of what has one."""
         kind = kind or of_floats(ufunc)
-        self.note_read(operands, kind)
         places = [
             at if self.arena.view_of(at) is not None else self.packed(at, at.shape, t)
             for at, t in zip(operands, kind, strict=False)
@@ -240,13 +249,14 @@ class RowWriter:
         )
         checked = results[-1].size * (1 + (kind[-1] == "D"))
         self.call_row(plan, checked, places, len(places) - 1, (1, 1), ((), ()))
+        self.note_call("called", places[: len(operands)], places[len(operands) :], kind)
 
     def lapack(
         self, name: str, to: Any, packed: Any, n: int, columns: int, form: int = NO, *band: int
     ) -> None:
-        read, packed = (to, packed), self.laid_out(packed, in_one_piece)
+        packed = self.laid_out(packed, in_one_piece)
         places = to.item(0), packed.item(0), 0, 0
-        self.outside_row(name, read, to.size, *places, form, n, columns, *band)
+        self.outside_row(name, (to, packed), np.append(to, packed), to.size, *places, form, n, columns, *band)
 
     def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
         first, *rest = [
@@ -311,7 +321,7 @@ class RowWriter:
             self.row("copy", to, self.nothing)
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
         places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)]), 0]
-        self.outside_row(name, (x, y), to.size, *places, *integers)
+        self.outside_row(name, (x, y, to), to, to.size, *places, *integers)
 
     def laid_out(self, at: Any, form: Any) -> Any:
         if id(at.base) in self.arena.counting and form(at) is not None:

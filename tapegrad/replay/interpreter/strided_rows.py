@@ -12,6 +12,7 @@ VECTOR_ELEMENTS = 4  # elements that are done at once
 MANY = f"<{VECTOR_ELEMENTS} x double>"
 EXPONENT, SIZE = 0x7FF << 52, (1 << 63) - 1  # the bits of an infinite number, and all but the sign
 BITS = {MANY: f"<{VECTOR_ELEMENTS} x i64>", "double": "i64"}
+WORD = re.compile(r"%(old|[rxyzpqtuvw])\b")  # of the text of an operation
 FIELDS = "dabc"  # the result, and the operands x, y, z
 # The answer of a row: of results, and what else ends the run; of a guard.
 NO_NUMBER, INFINITE, FAILED = 1, 2, 4
@@ -34,16 +35,16 @@ def field(n: int, name: str) -> str:
     return f"%f{n} = getelementptr i32, ptr %row, i64 {n}\n  %g{n} = load i32, ptr %f{n}\n  %{name} = sext i32 %g{n} to i64\n  "
 
 
-def vector_text(body: str) -> str:
+def vector_text(body: str, n: int = VECTOR_ELEMENTS) -> str:
     """The text for several elements."""
     for one, many in (
         ("0.0", "zeroinitializer"),
-        ("f64", f"v{VECTOR_ELEMENTS}f64"),
-        ("double", MANY),
-        ("i1 ", f"<{VECTOR_ELEMENTS} x i1> "),
+        ("f64", f"v{n}f64"),
+        ("double", f"<{n} x double>"),
+        ("i1 ", f"<{n} x i1> "),
     ):
         body = body.replace(one, many)
-    return re.sub(r"@(tanh_slope|own_\w+)\(", r"@\1s(", body)
+    return re.sub(r"@(tanh_slope|own_\w+)\(", rf"@\1_of_{n}(", body)
 
 
 def sum_code(whole: str, rest: str, into: str) -> str:
@@ -87,7 +88,7 @@ class RowFunction:
         if "%old" in self.body:
             text += f"%old{end} = load {kind}, ptr {room}, align 8\n  "
         body = vector_text(self.body) if end == "v" else self.body
-        text += re.sub(r"%(x|y|z|old|[rpqtuvw])\b", lambda m: f"%{names.get(m[1], m[1] + end)}", body)
+        text += WORD.sub(lambda m: f"%{names.get(m[1], m[1] + end)}", body)
         text += f"\n  store {kind} %r{end}, ptr {room}, align 8\n  "
         return text + ("" if self.summed else self.noted(f"r{end}", end, kind))
 

@@ -224,6 +224,7 @@ class TripRows:
         block.single = block.read_once(each)
         block.instructions(each)
         rows = np.fromiter(itertools.chain.from_iterable(block.rows), np.int64)
+        begins = [0, *itertools.accumulate(map(len, block.rows))]
         code = [(k, i) for _, k, i in each]
         # buffers of which a view is read later than the next trip writes them
         kept = {j: arena.last[code[j][0]] for j in self.one}
@@ -237,7 +238,8 @@ class TripRows:
             if id(h) in outside
         }
         bases = [arena.view_of(arena.places_read(*each[j][::2])[0]) for j in self.loop.moving]
-        return LoweredTrip(rows, self.tables, [arena.at[k] for k in self.column], block.listed, bases)
+        at = [arena.at[k] for k in self.column]
+        return LoweredTrip(rows, begins, self.tables, at, block.listed, bases)
 
     def operands(self, t: int, begin: int) -> None:
         """Where they lie that the trip does not make."""
@@ -308,8 +310,10 @@ class TripRows:
 
 
 class LoweredTrip:
-    """One trip: `rows`; `tables` of places; where its values lie, `at`; what its moving indices are of,
+    """One trip: `rows`, and where each of them `begins`;
+    `tables` of places; where its values lie, `at`; what its moving indices are of,
     `bases`."""
 
-    def __init__(self, rows: np.ndarray, tables: list, at: list, listed: Any, bases: list):
-        self.rows, self.tables, self.at, self.listed, self.bases = rows, tables, at, listed, bases
+    def __init__(self, rows: np.ndarray, begins: list, tables: list, at: list, listed: Any, bases: list):
+        self.rows, self.begins, self.tables = rows, begins, tables
+        self.at, self.listed, self.bases = at, listed, bases
