@@ -19,7 +19,7 @@ def mirror(x):
 
 def absorbed(x):
     stack = pm.Structure([1.0, x[0] + 0.5j * x[1], 2.25], [0, 1, 2], [0, x[2], 0], verbose=False)
-    return pm.absorption(stack, 600.0, 0.4, 0)[0]
+    return pm.absorption(stack, 600.0, 0.4, 0)[0].real
 
 
 def squeezed_light(x):
