@@ -320,6 +320,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                 return BY_BASE[c]
         if stand_ins.of_instance(kind) is not None:
             return Shadow.counterpart
+        if hasattr(kind, "_self_wrapper"):
+            return Shadow.function_wrapper
         if is_user_class(kind):
             return Shadow.instance
         if module_of(kind) == "concurrent.futures._base" and kind.__name__ == "Future":
