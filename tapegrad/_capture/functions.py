@@ -22,7 +22,7 @@ from .builtin import (
     ModuleShadow,
     deletes,
     is_usual,
-    names_in,
+    reads_past_classes,
 )
 from .cached import CacheCapture
 from .class_reads import with_class_reads
@@ -122,7 +122,7 @@ class FunctionCapture(Capture):
         """The function with these globals, and with shadows of all that it holds."""
         closure, code = f.__closure__, f.__code__
         if not is_usual(code):
-            if not self.reads_all and "__getattribute__" in names_in(code):
+            if not self.reads_all and reads_past_classes(code):
                 self.read_all()
             if type(mine) is ModuleGlobals:
                 mine.keep(deletes(code))

@@ -213,7 +213,9 @@ def derived(c: type) -> set:
     return {c}.union(*map(derived, c.__subclasses__()))
 
 
-_LAWS = [c for c in scipy.stats.Normal.__mro__ if c.__module__ == scipy.stats.make_distribution.__module__][-1]
+_LAWS = [c for c in scipy.stats.Normal.__mro__ if c.__module__ == scipy.stats.make_distribution.__module__][
+    -1
+]
 for _f in (*derived(_LAWS), *derived(scipy.stats.Covariance), scipy.stats.CensoredData):
     if _f.__module__.startswith("scipy.stats."):
         STATS.rule(_f)(FOLLOWED.klass(_f))

@@ -419,7 +419,9 @@ def test_pinv_of_an_ill_conditioned_matrix_keeps_its_digits(columns):
     with mpmath.workdps(60):
         step = mpmath.mpf(10) ** -20
         sides = [plain(np.vectorize(mpmath.mpf)(a) + s * step * direction) for s in (1, -1)]
-        slope = float(sum([w * d for w, d in zip(weights.ravel(), (sides[0] - sides[1]) / (2 * step), strict=True)]))
+        slope = float(
+            sum([w * d for w, d in zip(weights.ravel(), (sides[0] - sides[1]) / (2 * step), strict=True)])
+        )
 
     def f(x):
         return np.sum(weights * np.linalg.pinv(x))

@@ -230,7 +230,9 @@ def test_importing_tapegrad_loads_none_of_them():
 
 PLAIN_LAW = scipy.stats.truncate(scipy.stats.Normal(mu=0.3, sigma=1.1), 0.2, 2.5)
 LAWS_OF_LAWS = {
-    "truncated": lambda x: scipy.stats.truncate(scipy.stats.Normal(mu=x[0], sigma=x[1]), 0.2, 2.5).logpdf(0.7),
+    "truncated": lambda x: scipy.stats.truncate(scipy.stats.Normal(mu=x[0], sigma=x[1]), 0.2, 2.5).logpdf(
+        0.7
+    ),
     "folded": lambda x: scipy.stats.abs(scipy.stats.Normal(mu=x[0], sigma=x[1])).logpdf(0.7),
     "exponential": lambda x: scipy.stats.exp(scipy.stats.Normal(mu=x[0], sigma=x[1])).logcdf(0.7),
     "order statistic": lambda x: scipy.stats.order_statistic(

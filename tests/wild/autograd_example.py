@@ -102,7 +102,9 @@ def names_of(engine, sources):
     module_from("autograd.misc.optimizers", sources / "autograd" / "misc" / "optimizers.py")
     extend = sys.modules["autograd.extend"]
     declared = vars(extend).copy()
-    vars(extend).update(primitive=lambda f: f, defvjp=lambda *_: None)  # `convolve(axes=)` has no rule: it is followed
+    vars(extend).update(
+        primitive=lambda f: f, defvjp=lambda *_: None
+    )  # `convolve(axes=)` has no rule: it is followed
     own = module_from("autograd.scipy.signal", sources / "autograd" / "scipy" / "signal.py")
     vars(extend).update(declared)
     sys.modules["autograd"].scipy = types.SimpleNamespace(**vars(sys.modules["scipy"]) | {"signal": own})

@@ -441,7 +441,9 @@ def _pinv_vjp(g, out, x, rcond, hermitian):
     """The derivative at constant rank (Golub & Pereyra, 1973): dP = -P dA P + P P^H dA^H (1 - A P) + (1 -
     P A) dA^H P^H P."""
     p, ph, gh = out, H(out), H(g)
-    return _beside_range(x, p, matmul(matmul(ph, p), gh), matmul(gh, matmul(p, ph))) - matmul(ph, matmul(g, ph))
+    return _beside_range(x, p, matmul(matmul(ph, p), gh), matmul(gh, matmul(p, ph))) - matmul(
+        ph, matmul(g, ph)
+    )
 
 
 def _pinv_jvp(t, out, x, rcond, hermitian):

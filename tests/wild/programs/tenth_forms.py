@@ -72,7 +72,9 @@ def face_averages(x):
 
 
 def stability(x):
-    method = rk.ExplicitRungeKuttaMethod(np.array([[0.0, 0.0], [x[0], 0.0]]), np.array([1 - x[1], x[1]]), mode="float")
+    method = rk.ExplicitRungeKuttaMethod(
+        np.array([[0.0, 0.0], [x[0], 0.0]]), np.array([1 - x[1], x[1]]), mode="float"
+    )
     p, q = method.stability_function(mode="float")
     return p(x[2])
 
@@ -87,12 +89,20 @@ def principal_components(x):
 
 
 def factors(x):
-    return FactorAnalysis(1, svd_method="lapack", tol=1e-12, max_iter=400).fit(np.reshape(x, (10, 3))).noise_variance_
+    return (
+        FactorAnalysis(1, svd_method="lapack", tol=1e-12, max_iter=400)
+        .fit(np.reshape(x, (10, 3)))
+        .noise_variance_
+    )
 
 
 def non_negative_factors(x):
     model = NMF(2, init="custom", solver="mu", max_iter=20, tol=0)
-    return np.ravel(model.fit_transform(np.reshape(x, (5, 3)), W=np.ones((5, 2)) + 0.1 * A[:5, :2], H=np.ones((2, 3)) + 0.2 * A[:2]))
+    return np.ravel(
+        model.fit_transform(
+            np.reshape(x, (5, 3)), W=np.ones((5, 2)) + 0.1 * A[:5, :2], H=np.ones((2, 3)) + 0.2 * A[:2]
+        )
+    )
 
 
 def partial_least_squares(x):
@@ -112,7 +122,9 @@ def naive_bayes(x):
 
 
 def random_features(x):
-    return np.ravel(RBFSampler(gamma=0.5, n_components=5, random_state=0).fit_transform(np.reshape(x, (10, 3))))
+    return np.ravel(
+        RBFSampler(gamma=0.5, n_components=5, random_state=0).fit_transform(np.reshape(x, (10, 3)))
+    )
 
 
 def pipeline(x):
@@ -140,7 +152,9 @@ def warped(x):
 
 
 def flow(x):
-    return np.ravel(registration.optical_flow_ilk(IMAGE, np.reshape(x, (12, 12)), radius=3, num_warp=1, dtype=float))
+    return np.ravel(
+        registration.optical_flow_ilk(IMAGE, np.reshape(x, (12, 12)), radius=3, num_warp=1, dtype=float)
+    )
 
 
 CALLS = [

@@ -23,13 +23,17 @@ def absorbed(x):
 
 
 def squeezed_light(x):
-    symplectic_matrix = symplectic.two_mode_squeezing(x[0], x[1]) @ symplectic.expand(symplectic.rotation(x[2]), [0], 2)
+    symplectic_matrix = symplectic.two_mode_squeezing(x[0], x[1]) @ symplectic.expand(
+        symplectic.rotation(x[2]), [0], 2
+    )
     cov = symplectic_matrix @ symplectic_matrix.T
     return quantum.photon_number_covmat(np.zeros(4), cov)
 
 
 def lossy_light(x):
-    mu, cov = symplectic.loss(np.array([x[0], 0.2]), symplectic.squeezing(x[1]) @ symplectic.squeezing(x[1]).T, x[2], 0)
+    mu, cov = symplectic.loss(
+        np.array([x[0], 0.2]), symplectic.squeezing(x[1]) @ symplectic.squeezing(x[1]).T, x[2], 0
+    )
     return np.array([np.sum(symplectic.mean_photon_number(mu, cov)), quantum.vonneumann_entropy(cov)])
 
 
@@ -64,7 +68,13 @@ def static_hole(x):
 
 
 def rotating_hole(x):
-    return np.array([Kerr.sigma(x[0], x[1], 5e27, x[2]), Kerr.delta(x[0], 5e27, x[2]), KerrNewman.rho(x[0], x[1], 5e27, x[2])])
+    return np.array(
+        [
+            Kerr.sigma(x[0], x[1], 5e27, x[2]),
+            Kerr.delta(x[0], 5e27, x[2]),
+            KerrNewman.rho(x[0], x[1], 5e27, x[2]),
+        ]
+    )
 
 
 def spherical(x):
@@ -77,7 +87,9 @@ def hankel_transform(x):
 
 
 def fourier_in_three_dimensions(x):
-    return SymmetricFourierTransform(ndim=3, N=80, h=0.03).transform(lambda r: np.exp(-x[0] * r), x[1], ret_err=False)
+    return SymmetricFourierTransform(ndim=3, N=80, h=0.03).transform(
+        lambda r: np.exp(-x[0] * r), x[1], ret_err=False
+    )
 
 
 def halo_mass_function(x):

@@ -11,7 +11,9 @@ WAVE = np.sin(0.7 * np.arange(48.0)) + 0.3 * np.cos(2.1 * np.arange(48.0)) + 0.0
 
 
 def filtered(x):
-    return st.filter_signal(signal=x, ftype="butter", band="lowpass", order=2, frequency=8, sampling_rate=100)["signal"]
+    return st.filter_signal(
+        signal=x, ftype="butter", band="lowpass", order=2, frequency=8, sampling_rate=100
+    )["signal"]
 
 
 def smoothed(x):
@@ -66,7 +68,9 @@ def rescaled(x):
 
 
 def between_beats(x):
-    return nk.signal_interpolate(np.arange(0, 48, 4.0), x[::4], x_new=np.arange(0, 44, 1.5), method="quadratic")
+    return nk.signal_interpolate(
+        np.arange(0, 48, 4.0), x[::4], x_new=np.arange(0, 44, 1.5), method="quadratic"
+    )
 
 
 def resampled(x):
@@ -94,7 +98,9 @@ def octave_filter(x):
 
 def spectrum(x):
     signal = pf.Signal(x, 1000)
-    return np.array([*np.abs(signal.freq[0]), *np.ravel(pf.dsp.energy(signal)), *np.ravel(pf.dsp.rms(signal))])
+    return np.array(
+        [*np.abs(signal.freq[0]), *np.ravel(pf.dsp.energy(signal)), *np.ravel(pf.dsp.rms(signal))]
+    )
 
 
 def equaliser(x):

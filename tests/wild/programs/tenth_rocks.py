@@ -42,7 +42,9 @@ def anisotropy(x):
 
 
 def reservoir_fluids(x):
-    return np.array([*BW.rho_K_gas(x[0], x[1], 0.6), *BW.rho_K_brine(x[1], x[0], x[2]), *BW.rho_K_oil(x[0], x[1], 0.8)])
+    return np.array(
+        [*BW.rho_K_gas(x[0], x[1], 0.6), *BW.rho_K_brine(x[1], x[0], x[2]), *BW.rho_K_oil(x[0], x[1], 0.8)]
+    )
 
 
 def humid_air(x):

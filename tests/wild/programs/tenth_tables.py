@@ -12,7 +12,15 @@ from statsmodels.multivariate.factor_rotation import rotate_factors
 from statsmodels.multivariate.pca import PCA
 from statsmodels.othermod.betareg import BetaModel
 from statsmodels.regression.quantile_regression import QuantReg
-from statsmodels.stats import contingency_tables, meta_analysis, multitest, outliers_influence, power, proportion, sandwich_covariance
+from statsmodels.stats import (
+    contingency_tables,
+    meta_analysis,
+    multitest,
+    outliers_influence,
+    power,
+    proportion,
+    sandwich_covariance,
+)
 from statsmodels.tsa.ar_model import AutoReg
 from statsmodels.tsa.holtwinters import SimpleExpSmoothing
 from statsmodels.tsa.vector_ar.var_model import VAR
@@ -23,7 +31,9 @@ DESIGN = np.stack([np.ones(40), np.sin(N), np.cos(2 * N)], axis=1)
 
 
 def compositions(x):
-    return np.concatenate([composition.clr(x), composition.ilr(x), composition.alr(x), composition.closure(x)])
+    return np.concatenate(
+        [composition.clr(x), composition.ilr(x), composition.alr(x), composition.closure(x)]
+    )
 
 
 def perturbed(x):
@@ -58,7 +68,9 @@ def archimedean_copulas(x):
 
 def copulas_of_statsmodels(x):
     at = np.array([[0.2, 0.4], [0.7, 0.5]])
-    return np.concatenate([ClaytonCopula(x[0]).logpdf(at), GumbelCopula(x[1]).cdf(at), [GumbelCopula(x[1]).tau()]])
+    return np.concatenate(
+        [ClaytonCopula(x[0]).logpdf(at), GumbelCopula(x[1]).cdf(at), [GumbelCopula(x[1]).tau()]]
+    )
 
 
 def periodogram(x):
@@ -70,7 +82,9 @@ def terms(x):
 
 
 def robust_moments(x):
-    return np.array([*stats.mean_sigma(x), *stats.median_sigmaG(x), *stats.fit_bivariate_normal(x[:20], x[20:])[1:]])
+    return np.array(
+        [*stats.mean_sigma(x), *stats.median_sigmaG(x), *stats.fit_bivariate_normal(x[:20], x[20:])[1:]]
+    )
 
 
 def straight_lines(x):
@@ -83,7 +97,12 @@ def regression_by_kernels(x):
 
 
 def wavelets(x):
-    return np.array([*astroML.filters.savitzky_golay(x, 7, 2)[:9], *fourier.wavelet_PSD(N[:32], x[:32], np.array([0.1, 0.2]))[:, 5]])
+    return np.array(
+        [
+            *astroML.filters.savitzky_golay(x, 7, 2)[:9],
+            *fourier.wavelet_PSD(N[:32], x[:32], np.array([0.1, 0.2]))[:, 5],
+        ]
+    )
 
 
 def densities(x):
@@ -123,7 +142,9 @@ def median_regression(x):
 
 def tables(x):
     table = contingency_tables.Table2x2(np.reshape(x, (2, 2)))
-    return np.array([table.oddsratio, table.log_riskratio, table.log_oddsratio_se, *table.log_oddsratio_confint()])
+    return np.array(
+        [table.oddsratio, table.log_riskratio, table.log_oddsratio_se, *table.log_oddsratio_confint()]
+    )
 
 
 def combined_effects(x):
@@ -150,7 +171,9 @@ def sandwich(x):
     import statsmodels.api as sm
 
     fit = sm.OLS(x, DESIGN).fit()
-    return np.concatenate([np.diag(sandwich_covariance.cov_hac(fit, nlags=2)), np.diag(sandwich_covariance.cov_hc3(fit))])
+    return np.concatenate(
+        [np.diag(sandwich_covariance.cov_hac(fit, nlags=2)), np.diag(sandwich_covariance.cov_hc3(fit))]
+    )
 
 
 def autoregression(x):
