@@ -312,8 +312,8 @@ BOUND_CALL = re.compile(r"LOAD_FAST\S* (LOAD_METHOD|LOAD_ATTR)=__getattribute__ 
 
 @of_code
 def reads_past_classes(code: types.CodeType) -> bool:
-    """Does the code use `__getattribute__` of a class?  `x.__getattribute__(name)` of a local x is that of the class of
-    x, which knows what it does."""
+    """Does the code use `__getattribute__` of a class?  `x.__getattribute__(name)` of a local x is that of
+    the class of x, which knows what it does."""
     if "__getattribute__" not in names_in(code):
         return False
     steps = [i for c in codes_in(code) for i in dis.get_instructions(c) if i.opname != "PRECALL"]

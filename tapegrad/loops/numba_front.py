@@ -431,7 +431,7 @@ class FrameWriter(ScalarFrame):
         if f is None:
             raise self.refuse(f"the operator {v.fn.__name__}")
         if isinstance(a, Known) and isinstance(b, Known):  # texts, for one
-            return literal(v.fn(a.object, b.object), kind_of(self.type_of(t)))
+            return self.constant(v.fn(a.object, b.object))
         if isinstance(a, TupleMembers) and isinstance(b, TupleMembers) and f is np.add:
             return TupleMembers(a.items + b.items)
         return self.elementwise(f, (a, b), t)

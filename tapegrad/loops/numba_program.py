@@ -28,8 +28,8 @@ class NumbaProgram:
 
     `params` are the program's parameters for each argument, in order; `result` says what it returns; `alike`
     lists arrays that must have one shape, `targets` those that are written, `apart` pairs that must not
-    overlap: numbers of parameters.  `raises`: exceptions are left out of the program, so Numba's own function is to run
-    first."""
+    overlap: numbers of parameters.  `raises`: exceptions are left out of the program, so Numba's own
+    function is to run first."""
 
     def __init__(self, func: Any, given: Any, device: bool, of_thread: bool = False):
         self.of_thread = of_thread  # of a kernel: the program tells what one thread does

@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
-from .._core.arrays import NUMBERS, is_array, xp_of
+from .._core.arrays import NUMBERS, flags_of, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
     BatchError,
     DroppedDerivativeError,
     NoRuleError,
     asks_attribute,
-    is_library,
 )
 from .._core.foreign import asked_by
 from .._core.lent_memory import lend
@@ -48,15 +47,7 @@ from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.searches import new_search, note_comparison
 from .._core.serialized import note_formatted, note_written
-from .._core.variable import (
-    NUMBER_CLASSES,
-    ArrayVariable,
-    NumberVariable,
-    Variable,
-    View,
-    frozen,
-    variable,
-)
+from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, frozen, variable
 from . import creation as creation
 from . import elementwise as e
 from . import families as families
@@ -333,27 +324,6 @@ def _dtype(x):
     while isinstance(v, Variable):
         v = v._value
     return v.dtype if type(x) is not View or v.dtype.kind != "c" else dtype_of(x)
-
-
-NUMPY_FLAGS = type(np.empty(0).flags)
-
-
-class DeviceFlags:
-    """The flags of a CuPy array, with NumPy's other name of `c_contiguous`, which SciPy's code reads."""
-
-    def __init__(self, theirs: Any):
-        self.theirs = theirs
-
-    @property
-    def contiguous(self) -> bool:
-        return self.theirs.c_contiguous
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.theirs, name)
-
-
-def flags_of(flags: Any) -> Any:
-    return flags if type(flags) is NUMPY_FLAGS else DeviceFlags(flags)
 
 
 V.shape = property(_shape, _set_shape)

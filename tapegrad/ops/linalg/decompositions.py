@@ -427,8 +427,8 @@ def pseudo_inverse(x, *, rcond, hermitian=False):
 
 
 def _beside_range(p, x, of_rows, of_columns):
-    """of_rows (1 - A P) + (1 - P A) of_columns.  A projector is left out where full rank makes it zero: the rounding
-    errors in its place would be multiplied by P P^H."""
+    """of_rows (1 - A P) + (1 - P A) of_columns.  A projector is left out where full rank makes it zero: the
+    rounding errors in its place would be multiplied by P P^H."""
     a, b = primal_of(p), primal_of(x)
     rank = column(column(sum(real(a * NUMPY[np.swapaxes](b, -1, -2)), (-2, -1))))  # the trace of P A
     n, k = shape(b)[-2:]

@@ -80,7 +80,9 @@ def stability(x):
 
 
 def reservoir(x):
-    node = reservoirpy.nodes.Reservoir(W=0.3 * np.cos(np.arange(16.0)).reshape(4, 4), Win=np.ones((4, 1)), bias=np.zeros(4), lr=0.5)  # fmt: skip
+    node = reservoirpy.nodes.Reservoir(
+        W=0.3 * np.cos(np.arange(16.0)).reshape(4, 4), Win=np.ones((4, 1)), bias=np.zeros(4), lr=0.5
+    )
     return node.run(np.reshape(x, (6, 1)))
 
 

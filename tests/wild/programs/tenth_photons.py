@@ -62,7 +62,9 @@ def qubits(x):
 
 
 def static_hole(x):
-    position = SphericalDifferential(0 * u.s, 10 * u.m, 1 * u.rad, 0.1 * u.rad, 0 * u.m / u.s, 0.1 * u.rad / u.s, 0.2 * u.rad / u.s)  # fmt: skip
+    position = SphericalDifferential(
+        0 * u.s, 10 * u.m, 1 * u.rad, 0.1 * u.rad, 0 * u.m / u.s, 0.1 * u.rad / u.s, 0.2 * u.rad / u.s
+    )
     metric = Schwarzschild(coords=position, M=5e27 * u.kg)
     return np.diag(metric.metric_covariant(np.array([0.0, x[0], x[1], 0.3])))
 

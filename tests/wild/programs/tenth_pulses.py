@@ -35,7 +35,12 @@ def differences(x):
 
 
 def correlated(x):
-    return np.array([stats.pearson_correlation(x=x[:24], y=x[24:])[0], *stats.linear_regression(x=x[:24], y=x[24:], show=False)[:2]])  # fmt: skip
+    return np.array(
+        [
+            stats.pearson_correlation(x=x[:24], y=x[24:])[0],
+            *stats.linear_regression(x=x[:24], y=x[24:], show=False)[:2],
+        ]
+    )
 
 
 def entropies(x):
@@ -88,7 +93,12 @@ def endurance(x):
 
 
 def equivalent_stress(x):
-    return np.concatenate([fatpack.find_goodman_equivalent_stress(x[:3], x[3:6], 400.0), fatpack.find_swt_equivalent_stress(x[:3], x[3:6])])  # fmt: skip
+    return np.concatenate(
+        [
+            fatpack.find_goodman_equivalent_stress(x[:3], x[3:6], 400.0),
+            fatpack.find_swt_equivalent_stress(x[:3], x[3:6]),
+        ]
+    )
 
 
 def octave_filter(x):

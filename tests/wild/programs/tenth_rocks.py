@@ -28,7 +28,11 @@ def gassmann(x):
 
 
 def patchy_saturation(x):
-    return np.array(Fluid.White_Dutta_Ode(x[0] * 1e9, x[1] * 1e9, 37e9, 0.3, 2650, 1000, 100, 2.2e9, 1e8, 1e-3, 1e-5, 1e-13, 0.1, x[2], 50)[:2])  # fmt: skip
+    return np.array(
+        Fluid.White_Dutta_Ode(
+            x[0] * 1e9, x[1] * 1e9, 37e9, 0.3, 2650, 1000, 100, 2.2e9, 1e8, 1e-3, 1e-5, 1e-13, 0.1, x[2], 50
+        )[:2]
+    )
 
 
 def reflections(x):
@@ -37,8 +41,12 @@ def reflections(x):
 
 
 def anisotropy(x):
-    return np.array([*Anisotropy.Thomsen(x[0], x[1], 8.6, 7.0, 9.0, 2.3, 30.0),
-                     *Anisotropy.Backus(np.array([0.4, 0.6]), np.array([x[2], 9.0]), np.array([x[1] / 4, 6.0]))])  # fmt: skip
+    return np.array(
+        [
+            *Anisotropy.Thomsen(x[0], x[1], 8.6, 7.0, 9.0, 2.3, 30.0),
+            *Anisotropy.Backus(np.array([0.4, 0.6]), np.array([x[2], 9.0]), np.array([x[1] / 4, 6.0])),
+        ]
+    )
 
 
 def reservoir_fluids(x):

@@ -41,7 +41,17 @@ def perturbed(x):
 
 
 def diversities(x):
-    return np.array([alpha.shannon(x), alpha.simpson(x), alpha.hill(x, 1.5), alpha.renyi(x), alpha.tsallis(x), alpha.inv_simpson(x), alpha.pielou_e(x)])  # fmt: skip
+    return np.array(
+        [
+            alpha.shannon(x),
+            alpha.simpson(x),
+            alpha.hill(x, 1.5),
+            alpha.renyi(x),
+            alpha.tsallis(x),
+            alpha.inv_simpson(x),
+            alpha.pielou_e(x),
+        ]
+    )
 
 
 def redundancy(x):
@@ -157,7 +167,13 @@ def corrected_p_values(x):
 
 
 def power_of_a_test(x):
-    return np.array([power.TTestIndPower().power(x[0], 20, x[1]), power.NormalIndPower().power(x[0], 25, x[1]), *proportion.proportion_confint(12 + x[0], 40)])  # fmt: skip
+    return np.array(
+        [
+            power.TTestIndPower().power(x[0], 20, x[1]),
+            power.NormalIndPower().power(x[0], 25, x[1]),
+            *proportion.proportion_confint(12 + x[0], 40),
+        ]
+    )
 
 
 def influence(x):
@@ -186,7 +202,11 @@ def vector_autoregression(x):
 
 
 def exponential_smoothing(x):
-    return SimpleExpSmoothing(x, initialization_method="known", initial_level=0.2).fit(smoothing_level=0.4, optimized=False).forecast(2)  # fmt: skip
+    return (
+        SimpleExpSmoothing(x, initialization_method="known", initial_level=0.2)
+        .fit(smoothing_level=0.4, optimized=False)
+        .forecast(2)
+    )
 
 
 SHARES = np.array([0.1, 0.2, 0.3, 0.4]) * np.array([1.0, 1.3, 0.8, 1.1])
