@@ -9,6 +9,7 @@ import functools
 import importlib
 import inspect
 import operator
+import re
 import sys
 import types
 import weakref
@@ -304,6 +305,20 @@ def deletes(code: types.CodeType) -> tuple:
     here = [c for c in codes_in(code) if DELETE in c.co_code[::2]]  # opcodes stand at even places
     found = {i.argval for c in here for i in dis.get_instructions(c) if i.opname == "DELETE_GLOBAL"}
     return tuple(found)
+
+
+BOUND_CALL = re.compile(r"LOAD_FAST\S* (LOAD_METHOD|LOAD_ATTR)=__getattribute__ LOAD_(FAST|CONST)\S* CALL\b")
+
+
+@of_code
+def reads_past_classes(code: types.CodeType) -> bool:
+    """Does the code use `__getattribute__` of a class?  `x.__getattribute__(name)` of a local x is that of
+    the class of x, which knows what it does."""
+    if "__getattribute__" not in names_in(code):
+        return False
+    steps = [i for c in codes_in(code) for i in dis.get_instructions(c) if i.opname != "PRECALL"]
+    told = " ".join([i.opname + f"={i.argval}" * (i.argval == "__getattribute__") for i in steps])
+    return "super" in names_in(code) or told.count("=__getattribute__") != len(BOUND_CALL.findall(told))
 
 
 CLASS_ATTRIBUTES = frozenset(["__class__", "type"])

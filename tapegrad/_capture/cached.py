@@ -41,8 +41,7 @@ class CacheCapture:
             key = None
         given = real = [*args, *kwargs.values()]
         if not IMMUTABLE.issuperset(map(type, given)):
-            back = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
-            real = [a if type(a) in IMMUTABLE else back.get(id(a)) for a in given]
+            real = [a if type(a) in IMMUTABLE else shadow.original(a) for a in given]
         known = not any(r is None and a is not None for r, a in zip(real, given, strict=True))
         if known:
             n = len(args)

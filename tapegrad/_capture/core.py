@@ -100,6 +100,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         self.seen, self.memories = {}, {}
         self.classes = {}
         self.hold, self.arrays, self.changes, self.strangers, self.walked = [], [], [], [], []
+        self.matched: dict = {}  # id of a shadow -> its original, of the first `matched_to` in `hold`
+        self.matched_to = 0
         self.left: list = []  # objects that were left alone
         # (what one of them led to when it was met, from where): `routes.leave_unshadowed`
         self.near: list = []
@@ -288,6 +290,14 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             leave_unshadowed(self, x)
         return new
 
+    def original(self, new: Any) -> Any:
+        """The user's object that `new` stands for, or None."""
+        seen, hold = self.seen, self.hold
+        self.matched.update({id(seen.get(id(old))): old for old in hold[self.matched_to :]})
+        self.matched_to = len(hold)
+        old = self.matched.get(id(new))
+        return old if old is not None and seen.get(id(old)) is new else None
+
     def each(self, flat: Any) -> list:
         """The shadows of the objects in a container."""
         kinds = set(map(type, flat))
@@ -320,6 +330,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                 return BY_BASE[c]
         if stand_ins.of_instance(kind) is not None:
             return Shadow.counterpart
+        if hasattr(kind, "_self_wrapper"):
+            return Shadow.function_wrapper
         if is_user_class(kind):
             return Shadow.instance
         if module_of(kind) == "concurrent.futures._base" and kind.__name__ == "Future":

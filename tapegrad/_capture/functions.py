@@ -23,12 +23,12 @@ from .builtin import (
     ModuleShadow,
     deletes,
     is_usual,
-    names_in,
+    reads_past_classes,
 )
 from .cached import CacheCapture
 from .class_reads import with_class_reads
 from .classes import InstanceState
-from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign, is_user_class
+from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign, is_user_class, mro_of
 
 
 class Cell(Holder):
@@ -123,7 +123,7 @@ class FunctionCapture(Capture):
         """The function with these globals, and with shadows of all that it holds."""
         closure, code = f.__closure__, f.__code__
         if not is_usual(code):
-            if not self.reads_all and "__getattribute__" in names_in(code):
+            if not self.reads_all and reads_past_classes(code):
                 self.read_all()
             if type(mine) is ModuleGlobals:
                 mine.keep(deletes(code))
@@ -303,6 +303,15 @@ class FunctionCapture(Capture):
         self.seen[id(x)] = new
         self.attributes_of(x, new, _ufunc={})  # (a cache of ufuncs that call the user's function)
         return new
+
+    def function_wrapper(self, x: Any) -> Any:
+        """A function that the package `wrapt` wraps in C.  One of a method is bound to the shadow of its
+        instance."""
+        if x._self_parent is not None:
+            instance = self(x._self_instance)
+            return self(x._self_parent).__get__(instance, type(instance))
+        base = [c for c in mro_of(type(x)) if hasattr(c, "_self_wrapper")][-2]  # `FunctionWrapper`
+        return base(self(x.__wrapped__), self(x._self_wrapper), x._self_enabled)
 
     def const(self, c: Any) -> Any:
         return self.leave(c.value)

@@ -152,6 +152,11 @@ class FollowedObject(Carrier):
         )
         return new
 
+    def _bare(self) -> Any:
+        new = object.__new__(type(self))
+        vars(new).update({name: rebound_method(v, self, new) or bare(v) for name, v in vars(self).items()})
+        return new
+
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
         new = object.__new__(cls)

@@ -59,6 +59,10 @@ class Carrier:
         """SciPy's object, of plain arrays."""
         raise NotImplementedError
 
+    def _bare(self) -> Any:
+        """The same of values, where it holds tracked ones."""
+        return self._plain()
+
     def _handed_back(self) -> Any:
         """What is left of it after the transform, where the function stored it."""
         return self if self._tracked() else self._plain()
@@ -151,7 +155,7 @@ def plain_argument(x: Any) -> Any:
 def bare(x: Any) -> Any:
     """The values of x, with no derivative."""
     if isinstance(x, Carrier):
-        return x._plain()
+        return x._bare()
     if type(x) is SelectedElements:
         return bare(x.plain_elements())
     return values_of(x)

@@ -28,7 +28,7 @@ from ..ops.special.bessel_relatives import ive
 from ..ops.special.declare import valued
 from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
-from ..stats._families import CALLS
+from ..stats._families import CALLS, log1mexp
 from .followed import Follower
 from .namespaces import SciPyNamespace
 
@@ -180,6 +180,8 @@ FOLLOWED.leaf(_stats_pythran.siegelslopes, repeated_medians)
 FOLLOWED.leaf(_stats.gaussian_kernel_estimate, lambda *args: exp(log_kernels(*args)))
 FOLLOWED.leaf(_stats.gaussian_kernel_estimate_log, log_kernels)
 FOLLOWED.leaf(_stats.von_mises_cdf, von_mises_cdf)
+if hasattr(_ufuncs, "_log1mexp"):
+    FOLLOWED.leaf(_ufuncs._log1mexp, log1mexp)
 for _module, _name, _rule in (  # the first two: up to SciPy 1.17; the others: from 1.18 on
     (_stats_pythran, "_bvnu", bivariate_tail),
     (_stats_pythran, "_poisson_binom", poisson_binomial),
@@ -205,11 +207,17 @@ for _name in dir(scipy.stats):
         STATS.rule(_f, of_functions=_name in OF_FUNCTIONS)(FOLLOWED.function(_f))
 STATS.rule(scipy.stats.gaussian_kde)(FOLLOWED.klass(scipy.stats.gaussian_kde))
 STATS.rules[scipy.stats.gaussian_kde]._plain_by_library = True
-for _f in (scipy.stats.Covariance, *scipy.stats.Covariance.__subclasses__()):
-    STATS.rule(_f)(FOLLOWED.klass(_f))
-for _name in ("Normal", "Uniform", "Binomial", "Logistic", "Mixture"):
-    if hasattr(scipy.stats, _name):
-        _f = getattr(scipy.stats, _name)
+
+
+def derived(c: type) -> set:
+    return {c}.union(*map(derived, c.__subclasses__()))
+
+
+_LAWS = [c for c in scipy.stats.Normal.__mro__ if c.__module__ == scipy.stats.make_distribution.__module__][
+    -1
+]
+for _f in (*derived(_LAWS), *derived(scipy.stats.Covariance), scipy.stats.CensoredData):
+    if _f.__module__.startswith("scipy.stats."):
         STATS.rule(_f)(FOLLOWED.klass(_f))
 
 
@@ -232,6 +240,13 @@ def shares(law: Any, library: Callable, n: Any, p: Any) -> tuple:
     return n, concatenate(others, rest, axis=-1), bad
 
 
+def fitted(law: Any, library: Callable, data: Any, *args: Any, **given: Any) -> Any:
+    """The fit.  SciPy's laws send censored data to `super(type(self), self)`, which would be themselves."""
+    censored = isinstance(data, STATS.rules[scipy.stats.CensoredData])
+    fit = FOLLOWED.klass(scipy.stats.rv_continuous).fit if censored else library
+    return fit(law, data, *args, **given)
+
+
 @functools.cache
 def formula(name: str, call: str) -> Any:
     """The method of SciPy's law that computes a function of the standardised value, followed."""
@@ -249,6 +264,8 @@ def followed_law(family: Any) -> Any:
     members = {name: staticmethod(f) for name, f in members.items()}
     if hasattr(kind, "moment"):
         members["moment"] = functools.partialmethod(raw_moment, kind.moment)
+    if isinstance(law, scipy.stats.rv_continuous):
+        members["fit"] = functools.partialmethod(fitted, kind.fit)
     if family.name == "multinomial":
         members["_process_parameters"] = functools.partialmethod(shares, kind._process_parameters)
     return FOLLOWED.instance(law, type(kind)(kind.__name__, (kind,), members))

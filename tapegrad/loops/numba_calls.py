@@ -89,12 +89,16 @@ class CallFrame(FrameWriter):
             return self.extreme("lt" if f is min else "gt", args, kind)
         if f is round and len(args) == 1 and kind == "i8":
             return w.cast(self.apply(np.rint, (self.scalar(args[0]),), "f8"), "i8")
+        if f is round and len(args) == 2 and kind in FLOATS:
+            unit = self.apply(np.power, (literal(10.0, "f8"), w.cast(self.scalar(args[1]), "f8")), "f8")
+            steps = self.apply(np.rint, (self.apply(np.multiply, (self.scalar(args[0]), unit), "f8"),), "f8")
+            return w.cast(self.apply(np.divide, (steps, unit), "f8"), kind)
         if f is round or f is print:
             raise self.refuse(f"{f.__name__}()")
         if f is np.dot and len(args) == 2 and not named:
             return self.method(args[0], "dot", args[1:], t)
-        if f is abs:
-            f = np.absolute
+        if f is abs or f is pow and len(args) == 2:
+            f = np.absolute if f is abs else np.power
         elif module == "math":
             f = getattr(np, f.__name__, MATHS.get(f.__name__))
         if f is np.asarray and len(args) == 1 and not named and isinstance(args[0], ArrayView):

@@ -68,6 +68,7 @@ class FunctionSource:
         self.regions = [0]
         self.constants: list[tuple[LoopArray, np.ndarray]] = []
         self.made = itertools.count()  # numbers the places that make arrays
+        self.raises = False  # may a function of the program raise an exception?
 
     def class_of(self, origin: Any) -> frozenset:
         return next((c for c in self.classes if origin in c), frozenset())
@@ -108,6 +109,7 @@ class FrameWriter(ScalarFrame):
     def __init__(self, source: FunctionSource, typed: TypedFunction, args: tuple, callers: tuple = ()):
         self.source, self.w, self.typed, self.args = source, source.w, typed, args
         self.ranges, self.callers = source.ranges, (*callers, typed.func)
+        source.raises |= typed.raises
         self.prefix = f"{typed.name}.{next(source.numbers)}." if callers else ""
         super().__init__(typed.flow, source.regions)
 
@@ -428,6 +430,8 @@ class FrameWriter(ScalarFrame):
             return self.product(a, b, t)
         if f is None:
             raise self.refuse(f"the operator {v.fn.__name__}")
+        if isinstance(a, Known) and isinstance(b, Known):  # texts, for one
+            return self.constant(v.fn(a.object, b.object))
         if isinstance(a, TupleMembers) and isinstance(b, TupleMembers) and f is np.add:
             return TupleMembers(a.items + b.items)
         return self.elementwise(f, (a, b), t)

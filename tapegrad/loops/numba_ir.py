@@ -12,7 +12,7 @@ from typing import Any
 
 import numba
 from numba import types
-from numba.core import bytecode, compiler, controlflow, errors, registry, typed_passes
+from numba.core import bytecode, compiler, controlflow, errors, ir, registry, typed_passes
 from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import _DispatcherBase
 from numba.core.target_extension import target_override
@@ -46,6 +46,7 @@ class TypedFunction:
             raise LoopRefused(f"Numba cannot type {func.__name__}: {what_numba_says(error)}") from error
         self.blocks, self.typemap, self.calltypes = state.func_ir.blocks, state.typemap, state.calltypes
         self.return_type = state.return_type
+        self.raises = not device and leave_out_exceptions(self.blocks)
         self.flow = graph_of_blocks(self.blocks)
 
 
@@ -54,6 +55,29 @@ def what_numba_says(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     place = next((line.rstrip(":") for line in lines if line.startswith('File "')), "")
     return f"{lines[lines[0].startswith('Failed in') and len(lines) > 1]} {place}".strip()
+
+
+def leave_out_exceptions(blocks: dict) -> bool:
+    """Does any branch end in an exception?  Such branches go the other way, and the blocks are left out."""
+    doomed = {
+        b
+        for b, block in blocks.items()
+        if isinstance(block.terminator, (ir.Raise, ir.StaticRaise, ir.DynamicRaise))
+    }
+    count = 0
+    while len(doomed) > count:
+        count = len(doomed)
+        targets = {b: block.terminator.get_targets() for b, block in blocks.items()}
+        doomed |= {b for b, to in targets.items() if to and doomed.issuperset(to)}
+    if min(blocks) in doomed:  # it always raises
+        return False
+    for b in doomed:
+        del blocks[b]
+    for block in blocks.values():
+        kept = [b for b in block.terminator.get_targets() if b not in doomed]
+        if len(kept) < len(block.terminator.get_targets()):
+            block.body[-1] = ir.Jump(kept[0], block.terminator.loc)
+    return bool(doomed)
 
 
 def graph_of_blocks(blocks: Any) -> Any:

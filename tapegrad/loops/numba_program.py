@@ -28,7 +28,8 @@ class NumbaProgram:
 
     `params` are the program's parameters for each argument, in order; `result` says what it returns; `alike`
     lists arrays that must have one shape, `targets` those that are written, `apart` pairs that must not
-    overlap: numbers of parameters."""
+    overlap: numbers of parameters.  `raises`: exceptions are left out of the program, so Numba's own
+    function is to run first."""
 
     def __init__(self, func: Any, given: Any, device: bool, of_thread: bool = False):
         self.of_thread = of_thread  # of a kernel: the program tells what one thread does
@@ -72,6 +73,7 @@ class NumbaProgram:
             source.ranges.least.update(dict.fromkeys(objects[-6:], 1))
         frame = (KernelFrame if typed.device else CallFrame)(source, typed, tuple(given.objects(objects)))
         result = frame.run()
+        self.raises = source.raises
         for a, view in copies:
             w.copy(a, view.array, of=(view.parts[0],))
         self.alike = [

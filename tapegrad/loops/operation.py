@@ -15,6 +15,8 @@ from .._core.errors import ArgumentError, callers_line
 from .._core.primitive import Primitive, bind, holds_variable, layout_of, values_of
 from .._core.registry import load
 from .._core.reverse import Tape
+from .._core.scope import OPEN
+from .._core.trees import tree_map
 from .._core.variable import Variable
 from ..ops.creation import asarray
 from ..ops.declare import dtype, shape
@@ -240,16 +242,21 @@ class Fixed:
             raise LoopRefused(f"an argument of type {type(x).__name__}")
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Fixed) and self.object is other.object
+        if not isinstance(other, Fixed):
+            return False
+        x, y = self.object, other.object
+        return x is y or (isinstance(x, str) and isinstance(y, str) and type(x) is type(y) and x == y)
 
     def __hash__(self) -> int:
-        return id(self.object)
+        return hash(self.object) if isinstance(self.object, str) else id(self.object)
 
 
 class NumbaFunction:
     """The programs of a function of Numba's, one for each kind of arguments."""
 
-    def __init__(self, func: Any, device: bool = False):
+    def __init__(self, dispatcher: Any, device: bool = False):
+        func = dispatcher.py_func
+        self.dispatcher = weakref.ref(dispatcher)  # which holds the key under which this is found
         self.device, self.signature = device, inspect.signature(func)
         params = self.signature.parameters.values()
         self.names = [q.name for q in params if q.kind is q.POSITIONAL_OR_KEYWORD]
@@ -295,6 +302,8 @@ class NumbaFunction:
     def __call__(self, func: Any, args: tuple, kwargs: dict, sizes: Any = ()) -> Any:
         given = self.arguments(args, kwargs, sizes)
         made, operation = self.program(func, given)
+        if made.raises:
+            self.run_plainly(args, kwargs)
         self.check(made, given.values)
         values = [*given.values, *made.constants]
         if made.shapes is not None:
@@ -304,6 +313,18 @@ class NumbaFunction:
         for k in made.targets:
             given.values[k][...] = outs[made.params[k]]
         return self.result(made, made.result, given.values, outs, results[len(outs) :])
+
+    def run_plainly(self, args: tuple, kwargs: dict) -> None:
+        """Numba's own function runs on copies of the values, and raises what it raises."""
+        dispatcher = self.dispatcher()
+        if OPEN.hiding or dispatcher is None:
+            raise LoopRefused("an exception that may be raised, where values are hidden")
+
+        def copied(x: Any) -> Any:
+            return np.array(values_of(x)) if is_array(layout_of(x)) else values_of(x)
+
+        args, kwargs = tree_map(copied, (args, kwargs))
+        dispatcher(*args, **kwargs)
 
     def check(self, made: Any, values: list) -> None:
         """Arrays that the program writes must not overlap with others; some must have one shape."""
@@ -359,7 +380,7 @@ def programs_of(d: Any) -> NumbaFunction:
     """The programs of a function or kernel that Numba compiles."""
     known = FUNCTIONS.get(d.py_func)
     if known is None:
-        known = FUNCTIONS[d.py_func] = NumbaFunction(d.py_func, is_device_kernel(d))
+        known = FUNCTIONS[d.py_func] = NumbaFunction(d, is_device_kernel(d))
     return known
 
 

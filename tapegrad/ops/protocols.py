@@ -375,7 +375,10 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if elements:
         y = tuple(map(numbers_among, y)) if type(y) is tuple else numbers_among(y)
     if out is None or (type(out) is tuple and all(o is None for o in out)):
-        if where is not True:
+        to = shape(y[0] if type(y) is tuple else y)
+        if where is not True and not (
+            np.broadcast_shapes(np.shape(where), to) == to and np.all(values_of(where))
+        ):
             raise ArgumentError(
                 f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out="
             )

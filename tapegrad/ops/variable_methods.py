@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
-from .._core.arrays import NUMBERS, is_array, xp_of
+from .._core.arrays import NUMBERS, flags_of, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
     BatchError,
     DroppedDerivativeError,
     NoRuleError,
     asks_attribute,
-    is_library,
 )
 from .._core.foreign import asked_by
 from .._core.lent_memory import lend
@@ -48,7 +47,7 @@ from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.searches import new_search, note_comparison
 from .._core.serialized import note_formatted, note_written
-from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, variable
+from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, frozen, variable
 from . import creation as creation
 from . import elementwise as e
 from . import families as families
@@ -299,6 +298,26 @@ def _to_device(x, device, /, *, stream=None):
 
 
 V.to_device = _to_device
+
+
+def _other_array(x):
+    """The same value in an array object of its own, over the same memory."""
+    if type(x) is not ArrayVariable:
+        return x.view() if type(x) is np.ndarray else x
+    y = frozen(x)
+    y._value = _other_array(y._value)
+    return y
+
+
+def _setflags(x, write=None, align=None, uic=None):
+    """The flags of x alone. A view that NumPy makes read-only stays so: a write raises."""
+    if type(x) is ArrayVariable:
+        if not write:
+            x._value = _other_array(x._value)  # others may hold the array
+        layout_source(x).setflags(write, align, uic)
+
+
+V.setflags = _setflags
 
 
 def _dtype(x):
@@ -595,8 +614,6 @@ INSTEAD = {
 
 def _without_rule(name: str) -> Callable:
     def method(x, *args, **kwargs):
-        if name == "setflags" and kwargs == {"write": False} and is_library(sys._getframe(1)):
-            return None  # nothing is written afterwards
         if is_tracked(x) or any_tracked(args):
             instead = INSTEAD.get(name, "compose it of other operations")
             raise NoRuleError(

@@ -15,11 +15,14 @@ All other names are SciPy's own Python code, followed (`_scipy.statistics`).  Wh
 rule raises NoRuleError for a tracked value.  Inside a transform a call that gets no tracked value is SciPy's, too."""
 
 import functools
+import sys
+from types import ModuleType
 from typing import Any
 
 from .._core.registry import late, load
 from .._core.scope import OPEN
 from .._dispatch.faces import FACES, is_function
+from .._dispatch.stand_ins import OF_SUBCLASSES
 from . import _classic, _multivariate
 from ._families import Distribution, scipy_stats
 from ._families import Frozen as Frozen  # what stands for SciPy's (_dispatch.stand_ins)
@@ -58,6 +61,9 @@ def __getattr__(name: str) -> Any:
         return load("tapegrad._scipy.statistics").STATS.rules.get(x, x)
     if is_function(x):
         return FACES.get(x) or FACES.setdefault(x, load("tapegrad._scipy.statistics").STATS.face(x))
+    if isinstance(x, ModuleType) and not x.__name__.startswith(OF_SUBCLASSES):
+        known = [hasattr(scipy_stats(), n) for n in getattr(x, "__all__", ())]
+        return sys.modules[__name__] if known and all(known) else x  # (`stats.distributions`, old modules)
     is_theirs = (type(x).__module__ or "").startswith("scipy.")  # else a package has put it there
     return late.shadowed(x) if OPEN.depth and not is_theirs else x
 

@@ -100,7 +100,8 @@ def law_attribute(theirs: Any, name: str, followed: Callable) -> Any:
 
     @functools.wraps(f)
     def run(*args, **given):
-        if OPEN.depth and any_tracked((args, given)):
+        stands_for = [hasattr(type(x), "_theirs") for x in (*args, *given.values())]  # (`CensoredData`)
+        if OPEN.depth and (any_tracked((args, given)) or any(stands_for)):
             return getattr(followed(), name)(*args, **given)
         return f(*lend(args), **lend(given))
 

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import wrapt
 from followed import W, X, check, check_half_way, collected, module
 from scipy.stats import norm
 
@@ -441,3 +442,45 @@ def test_a_nonlocal_that_is_deleted():
     np.testing.assert_allclose(tg.grad(f)(X), 2 * X)
     with pytest.raises(NameError):
         b  # noqa: B018
+
+
+def test_functions_and_methods_that_wrapt_wraps():
+    buf = np.zeros(2)
+
+    @wrapt.decorator
+    def doubled(f, instance, args, kwargs):
+        buf[:] = args[0]
+        return 2 * f(*args, **kwargs)
+
+    @doubled
+    def sine(x):
+        return np.sin(x)
+
+    class Law:
+        scale = 3.0
+
+        @doubled
+        def of_instance(self, x):
+            return self.scale * np.exp(x)
+
+        @doubled
+        @classmethod
+        def of_class(cls, x):
+            return cls.scale * x**2
+
+        @doubled
+        @staticmethod
+        def of_none(x):
+            return x**3
+
+    method = Law().of_instance
+
+    def f(x):
+        return sine(x) + Law().of_instance(x) + method(x) + Law.of_class(x) + Law.of_none(x) + buf[0] * x
+
+    x = 0.7
+    slope = 2 * np.cos(x) + 12 * np.exp(x) + 12 * x + 6 * x**2 + 2 * x
+    bent = -2 * np.sin(x) + 12 * np.exp(x) + 12 + 12 * x + 2
+    np.testing.assert_allclose(tg.grad(f)(x), slope, rtol=1e-12)
+    np.testing.assert_allclose(buf, x)
+    np.testing.assert_allclose(tg.hvp(f, x, 1.0), bent, rtol=1e-12)

@@ -1,6 +1,7 @@
 """Functions of Numba's with loops are differentiated as loop programs: against the complex step of their
 Python code."""
 
+import numba
 import numpy as np
 import pytest
 from loop_functions import CASES, NOT_COMPLEX, heat
@@ -82,3 +83,45 @@ def test_prepared_with_arrays_that_look_alike(refusals):
         np.testing.assert_allclose(value, f(y), rtol=1e-13)
         np.testing.assert_allclose(gradient, tg.grad(f)(y), rtol=1e-13)
     assert not refusals
+
+
+@numba.njit
+def root(a, limit):
+    x = a
+    n = 0
+    while abs(x * x - a) > 1e-13:
+        x = 0.5 * (x + a / x)
+        n += 1
+        if n > limit:
+            raise StopIteration("too many steps")
+    return x
+
+
+@numba.njit
+def sum_of_powers(v, kind):
+    if v.size == 0:
+        raise ValueError("no elements")
+    total = 0.0
+    for i in range(v.size):
+        total += root(v[i], 50) * pow(v[i], 1.5 if kind == "steep" else 0.5) + 0.0 * round(v[i], 2)
+    return total
+
+
+def test_exceptions_are_raised_and_texts_choose():
+    x = np.array([2.0, 3.0, 5.0])
+    for kind in (np.str_("steep"), "".join(["fl", "at"])):
+        power = 2.0 if kind == "steep" else 1.0
+
+        def f(x, kind=kind):
+            return sum_of_powers(x, kind)
+
+        for _ in range(2):
+            np.testing.assert_allclose(tg.grad(f)(x), power * x ** (power - 1.0), rtol=1e-10)
+        bent = power * (power - 1.0) * np.ones(3)
+        np.testing.assert_allclose(tg.hvp(f, x, np.ones(3)), bent, rtol=1e-9, atol=1e-9)
+    programs = operation.programs_of(sum_of_powers).programs
+    assert len(programs) == 2 and not any([isinstance(made, str) for made in programs.values()])
+    with pytest.raises(StopIteration, match="too many steps"):
+        tg.grad(lambda x: root(x[0], 2))(x)
+    with pytest.raises(ValueError, match="no elements"):
+        tg.grad(lambda x: sum_of_powers(x[:0], "flat"))(x)

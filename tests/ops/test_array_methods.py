@@ -260,3 +260,38 @@ def test_an_array_with_fields_of_constants():
         return np.sum(captured["a"] * x[:2]) + made["a"][1] * x[2] + np.full(2, 3.0, FIELDS)["b"][0] * x[3]
 
     np.testing.assert_array_equal(tg.grad(f)(x0), [1.0, 3.0, 4.0, 3.0, 0.0, 0.0])
+
+
+def test_setflags():
+    buf = np.zeros(3)
+
+    def f(x):
+        y = x**2
+        y.setflags(write=False)
+        x.setflags(write=False)
+        buf[:] = x
+        spread = np.broadcast_to(x, (2, 3))
+        spread.setflags(write=True)
+        for a in (y, x, spread):
+            with pytest.raises(ValueError, match="read-only"):
+                a[0] = 1.0
+        y.setflags(write=True)
+        y[0] = x[1]
+        return np.sum(y * x) + np.sum(buf**2)
+
+    x = x0[:3].copy()
+    wanted = np.array([x[1], x[0] + 3 * x[1] ** 2, 3 * x[2] ** 2])
+    np.testing.assert_allclose(tg.grad(f)(x), wanted + 2 * x)
+    assert x.flags.writeable
+    bent = np.array([1.0, 1 + 6 * x[1], 6 * x[2]]) + 2
+    np.testing.assert_allclose(tg.hvp(f, x, np.ones(3)), bent)
+
+
+def test_where_without_out_that_leaves_no_element_undefined():
+    def f(x):
+        return np.sum(np.multiply(x, x, where=~np.isnan(x)))
+
+    np.testing.assert_allclose(tg.grad(f)(x0), 2 * x0)
+    for where in (np.ones((3, 6), bool), x0 > 1):  # the first widens the result
+        with pytest.raises(errors.ArgumentError, match="where="):
+            tg.grad(lambda x, where=where: np.sum(np.multiply(x, x, where=where)))(x0)

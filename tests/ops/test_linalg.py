@@ -4,6 +4,7 @@ filter."""
 import warnings
 from contextlib import nullcontext
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
@@ -403,3 +404,27 @@ def test_infinite_elements_do_not_hang(f):
             return
         np.testing.assert_array_equal(tg.vjp(f, a)[0], expected)
         tg.jvp(f, (a,), (np.ones_like(a),))
+
+
+@pytest.mark.parametrize("columns", [6, 4])
+def test_pinv_of_an_ill_conditioned_matrix_keeps_its_digits(columns):
+    a = scipy.linalg.hilbert(6)[:, :columns]
+    weights = np.cos(np.arange(6.0 * columns)).reshape(columns, 6)
+    direction = np.sin(1.0 + np.arange(6.0 * columns)).reshape(6, columns)
+
+    def plain(x):  # (A^T A)^-1 A^T in many digits
+        rows = mpmath.matrix(x.tolist())
+        return mpmath.inverse(rows.T * rows) * rows.T
+
+    with mpmath.workdps(60):
+        step = mpmath.mpf(10) ** -20
+        sides = [plain(np.vectorize(mpmath.mpf)(a) + s * step * direction) for s in (1, -1)]
+        slope = float(
+            sum([w * d for w, d in zip(weights.ravel(), (sides[0] - sides[1]) / (2 * step), strict=True)])
+        )
+
+    def f(x):
+        return np.sum(weights * np.linalg.pinv(x))
+
+    for found in (np.sum(tg.grad(f)(a) * direction), tg.jvp(f, (a,), (direction,))[1]):
+        assert abs(found - slope) <= 1e-7 * abs(slope)

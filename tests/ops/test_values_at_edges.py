@@ -201,3 +201,19 @@ def test_medians_of_infinite_elements(median, dtype):
             value = tg.vjp(f, y)[0]
             np.testing.assert_array_equal(value, f(y))
             assert value.dtype == f(y).dtype
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc", "ndtr", "gammainc", "gammaincc", "expit", "arctan"])
+def test_at_infinity_a_distribution_function_is_flat_to_every_order(name):
+    f = getattr(scipy.special, name, None) or getattr(np, name)
+    f = (lambda x, g=f: g(2.0, x)) if name.startswith("gamma") else f
+
+    def total(t, at):
+        return np.sum(f(np.array(at) + t))
+
+    orders = tg.grad(total), tg.grad(tg.grad(total))
+    for of in orders:
+        np.testing.assert_allclose(of(0.2, [np.inf, 0.3]), of(0.2, [0.3]), rtol=1e-12)
+    for at in ([np.inf, 0.3], [0.3]):
+        found = tg.jvp(lambda t, at=at: tg.jvp(lambda s: total(s, at), (t,), (1.0,))[1], (0.2,), (1.0,))[1]
+        np.testing.assert_allclose(found, orders[1](0.2, [0.3]), rtol=1e-12)

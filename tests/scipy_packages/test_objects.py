@@ -13,6 +13,7 @@ import scipy.optimize
 import scipy.signal
 import scipy.sparse
 import scipy.sparse.linalg
+import scipy.stats
 from _modes import differences
 from scipy.sparse import csr_array, lil_matrix
 
@@ -225,3 +226,25 @@ def test_importing_tapegrad_loads_none_of_them():
         for name in ("signal", "ndimage", "interpolate", "integrate", "optimize", "sparse", "spatial")
     )
     assert "tapegrad._scipy" not in found
+
+
+LAWS_OF_LAWS = {
+    "censored": lambda x: scipy.stats.weibull_min._penalized_nnlf(
+        (x[1], 0.0, x[2]), scipy.stats.CensoredData(uncensored=x[:2], interval=[[0.1, 0.7]])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAWS_OF_LAWS)
+def test_laws_made_of_laws_and_data(name):
+    agrees(LAWS_OF_LAWS[name])
+
+
+def test_fit_of_censored_data():
+    """Of an exponential law it is the sum of all over the number of those that are not censored."""
+
+    def f(x):
+        data = scipy.stats.CensoredData.right_censored(x, [False, True, False])
+        return scipy.stats.expon.fit(data, floc=0)[1]
+
+    np.testing.assert_allclose(tg.grad(f)(X), np.full(3, 0.5), rtol=1e-8)

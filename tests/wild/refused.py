@@ -21,6 +21,12 @@ COMPILED = {
         "eighth_options.implied_volatility eighth_waters.bounded_aquifer eighth_waters.heterogeneous "
         "eighth_models.chaos_mean eighth_models.regression eighth_models.sobol eighth_models.moments",
     ),
+    **of(
+        "compiled (Cython)",
+        "tenth_forms.interpolated_curve tenth_forms.gradients_histogram tenth_pulses.entropies tenth_photons.qubits "
+        "tenth_tables.archimedean_copulas tenth_tables.periodogram tenth_tables.densities",
+    ),
+    **of("compiled (C, C++)", "tenth_pulses.hidden_states tenth_pulses.categories"),
 }
 REFUSED = {
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
@@ -55,6 +61,7 @@ REFUSED = {
         "second order of eigenvectors: nan with a warning",
         "ninth_shapes.head_positions ninth_samples.rotated",
     ),
+    **of("singular values that are equal on a whole path, in forward mode", "tenth_tables.quartimax"),
     **of("sympy runs in the function", "eighth_models.log_likelihood eighth_models.kinetics"),
     **of("a whole array with fields", "fifth_motion.lorentz_arrays"),
     **of("a gufunc of Numba", "fresh_scores.older_ensemble"),

@@ -426,19 +426,29 @@ def pseudo_inverse(x, *, rcond, hermitian=False):
     return np.linalg.pinv(x, rcond, hermitian) if library is np else library.linalg.pinv(x, rcond)
 
 
+def _beside_range(p, x, of_rows, of_columns):
+    """of_rows (1 - A P) + (1 - P A) of_columns.  A projector is left out where full rank makes it zero: the
+    rounding errors in its place would be multiplied by P P^H."""
+    a, b = primal_of(p), primal_of(x)
+    rank = column(column(sum(real(a * NUMPY[np.swapaxes](b, -1, -2)), (-2, -1))))  # the trace of P A
+    n, k = shape(b)[-2:]
+    rows = of_rows - matmul(matmul(of_rows, x), p)
+    columns = of_columns - matmul(p, matmul(x, of_columns))
+    return select(rank > n - 0.5, 0.0, rows) + select(rank > k - 0.5, 0.0, columns)
+
+
 def _pinv_vjp(g, out, x, rcond, hermitian):
     """The derivative at constant rank (Golub & Pereyra, 1973): dP = -P dA P + P P^H dA^H (1 - A P) + (1 -
     P A) dA^H P^H P."""
     p, ph, gh = out, H(out), H(g)
-    pp, qq = matmul(p, ph), matmul(ph, p)
-    b, c = matmul(gh, pp), matmul(qq, gh)
-    return b - matmul(x, matmul(p, b)) + c - matmul(matmul(c, p), x) - matmul(ph, matmul(g, ph))
+    return _beside_range(x, p, matmul(matmul(ph, p), gh), matmul(gh, matmul(p, ph))) - matmul(
+        ph, matmul(g, ph)
+    )
 
 
 def _pinv_jvp(t, out, x, rcond, hermitian):
     p, ph, d, dh = out, H(out), t[0], H(t[0])
-    b, c = matmul(matmul(p, ph), dh), matmul(dh, matmul(ph, p))
-    return b - matmul(matmul(b, x), p) + c - matmul(p, matmul(x, c)) - matmul(p, matmul(d, p))
+    return _beside_range(p, x, matmul(matmul(p, ph), dh), matmul(dh, matmul(ph, p))) - matmul(p, matmul(d, p))
 
 
 rules(pseudo_inverse, _pinv_vjp, jvp=_pinv_jvp)
