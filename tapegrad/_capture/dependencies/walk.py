@@ -664,6 +664,7 @@ HANDLERS: Any = (
 def walk_with_names(
     roots: list,
     read_anew: Callable | None = None,
+    kind: type = DependencyWalk,
     names: frozenset = frozenset(),
     apart: Collection = (),
 ) -> Any:
@@ -675,7 +676,7 @@ def walk_with_names(
         if type(f) is types.FunctionType and not is_trusted(globals_of(f).get("__name__")):
             names = names | words(f.__code__)
     while True:
-        walk = DependencyWalk(roots, names, read_anew, apart)
+        walk = kind(roots, names, read_anew, apart)
         if walk.found <= names or (walk.unknown is not None and not walk.whole):
             return walk
         names = names.union(walk.found)
