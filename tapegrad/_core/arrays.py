@@ -299,24 +299,3 @@ def constant_winner(xp: ModuleType, shape: Shape, at: Any) -> Any:
     n = xp.arange(scratch[at].size).reshape(scratch[at].shape)
     scratch[at] = n
     return (scratch[at] == n) * 1.0
-
-
-NUMPY_FLAGS = type(np.empty(0).flags)
-
-
-class DeviceFlags:
-    """The flags of a CuPy array, with NumPy's other name of `c_contiguous`, which SciPy's code reads."""
-
-    def __init__(self, theirs: Any):
-        self.theirs = theirs
-
-    @property
-    def contiguous(self) -> Any:
-        return self.theirs.c_contiguous
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.theirs, name)
-
-
-def flags_of(flags: Any) -> Any:
-    return flags if type(flags) is NUMPY_FLAGS else DeviceFlags(flags)

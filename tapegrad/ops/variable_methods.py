@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
-from .._core.arrays import NUMBERS, flags_of, is_array, xp_of
+from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
     BatchError,
@@ -56,7 +56,7 @@ from . import shaping as s
 from .declare import NUMPY, shape
 from .declare import dtype as dtype_of
 from .indexing import views
-from .indexing.flags import flags_of
+from .indexing.flags import flags_of, set_flags
 from .indexing.flat import FlatIterator, assign_flat
 from .indexing.hidden_regions import is_read_at
 from .indexing.traced_indices import is_hidden, is_hidden_mask, with_written
@@ -314,7 +314,7 @@ def _setflags(x, write=None, align=None, uic=None):
     if type(x) is ArrayVariable:
         if not write:
             x._value = _other_array(x._value)  # others may hold the array
-        layout_source(x).setflags(write, align, uic)
+        set_flags(x, write, align, uic)
 
 
 V.setflags = _setflags

@@ -67,3 +67,11 @@ def flags_of(x: Any) -> Any:
     if type(found) is Hollow:
         return HiddenFlags(x)
     return found.flags if type(found.flags) is NUMPY_FLAGS else DeviceFlags(found.flags)
+
+
+def set_flags(x: Any, write: Any, align: Any, uic: Any) -> None:
+    found = layout_source(x)
+    if type(found) is not Hollow:
+        found.setflags(write, align, uic)
+    elif write is not None:
+        HiddenFlags(x).writeable = write
