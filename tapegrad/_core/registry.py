@@ -151,7 +151,7 @@ LOADED: dict[str, AnyTuple] = {
     ),
     "cupyx.scipy.sparse": (
         "_dispatch.faces",
-        "_scipy.sparse.matrices",
+        "_scipy.sparse.places",
         "_scipy.sparse.products",
         "sparse._plan",
     ),
@@ -164,7 +164,6 @@ LOADED: dict[str, AnyTuple] = {
     "cupyx.scipy.spatial": ("_scipy.interpolate",),
     "cupyx.scipy.ndimage": ("_dispatch.faces", "_scipy.linear_maps"),
     # slow to import
-    "llvmlite.binding": ("replay.interpreter.machine_code",),
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
     "scipy.linalg.cython_lapack": ("replay.interpreter.foreign_calls",),
     "numpy.linalg._umath_linalg": ("replay.interpreter.placed_matrices",),

@@ -4,6 +4,7 @@ They are SciPy's own Python code, followed.  What is compiled in it has a rule h
 
 import functools
 import inspect
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -209,8 +210,9 @@ STATS.rule(scipy.stats.gaussian_kde)(FOLLOWED.klass(scipy.stats.gaussian_kde))
 STATS.rules[scipy.stats.gaussian_kde]._plain_by_library = True
 
 
-def derived(c: type) -> set:
-    return {c}.union(*map(derived, c.__subclasses__()))
+def derived(c: type) -> list:
+    """The class and all that are derived of it, bases first."""
+    return [c, *itertools.chain.from_iterable(map(derived, c.__subclasses__()))]
 
 
 _LAWS = [c for c in scipy.stats.Normal.__mro__ if c.__module__ == scipy.stats.make_distribution.__module__][

@@ -264,15 +264,15 @@ class CachedProgram:
         self.kinds = None
         if self.compile == "auto":
             spent = self.recording + self.spent + time.perf_counter_ns() - begin
-            after = self.emitted.worthwhile(COMPILE_NS, spent, self.recording / RECORDED_CALLS)
+            # ranks take the same text, so that their bits agree: no time that one of them measured counts
+            times = () if self.joint else (spent, self.recording / RECORDED_CALLS)
+            after = self.emitted.worthwhile(COMPILE_NS, *times)
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
         if wanted:
             kinds = None if self.emitted is None else self.emitted.kinds
             made = emitter.compiled_program(program, kinds=kinds)
-            if (
-                self.compile == "auto" and not self.joint
-            ):  # ranks take the same text, so that their bits agree
+            if self.compile == "auto" and not self.joint:
                 self.trial = [(each, []) for each in (self.emitted, made)]
             self.emitted = made
 

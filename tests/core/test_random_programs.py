@@ -78,7 +78,7 @@ def test_programs_without_a_shadow(seeds):
 
 
 @pytest.mark.cupy_only
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 90), marks=pytest.mark.long)], ids=named)
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 90), marks=pytest.mark.long)], ids=named)
 def test_programs_on_cupy(xp, seeds):
     run(seeds, xp, cupy=True)
 

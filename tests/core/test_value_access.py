@@ -82,6 +82,7 @@ ASKING = {
 PASSING = {
     "_core.variable": "where they stand",
     "ops.layouts": "how operands and results lie",
+    "ops.indexing.flags": "the abstract value of an array whose flag is set",
     "replay.record.recorder": "captured arrays become its own",
     "replay.record.recording": "results",
     "_core.primitive": "levels, views and writes",

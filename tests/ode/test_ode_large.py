@@ -186,7 +186,8 @@ def test_explicit_steps_of_many_states():
     np.testing.assert_allclose([f(2.0), tg.grad(f)(2.0)], [np.cos(2.0), -np.sin(2.0)], rtol=1e-5)
 
 
-def test_segments_take_less_memory(monkeypatch):
+@pytest.mark.parametrize("measured", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_segments_take_less_memory(measured, monkeypatch):
     """Beyond a bound a gradient keeps the starts of segments only. The numbers are the same."""
     u = np.linspace(1.0, 2.0, 1100)
     solve = ode.solver(
@@ -196,7 +197,8 @@ def test_segments_take_less_memory(monkeypatch):
     a, ways = np.array([1.1, 0.7]), np.array([0.3, -1.2])
 
     def results():
-        tracemalloc.start()
+        if measured:
+            tracemalloc.start()
         gradient = tg.grad(lambda a: ends(a)[1])(a)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -204,14 +206,15 @@ def test_segments_take_less_memory(monkeypatch):
 
     steps = solve(u, 0.7).accepted
     assert steps > 60
-    results()  # what is kept from a first call
+    if measured:
+        results()  # what is kept from a first call
     whole, *expected = results()
     monkeypatch.setattr(_steps, "KEPT_NUMBERS", (2 * len(u) + 8) * 8)
     parts, *found = results()
     np.testing.assert_array_equal(found[0], expected[0])
     for x, y in zip(found[1:], expected[1:], strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-12)
-    assert whole - parts > 2 * u.nbytes * (steps - 8 - steps / 8 - 16)
+    assert not measured or whole - parts > 2 * u.nbytes * (steps - 8 - steps / 8 - 16)
     last = a[0] * u.sum() * np.exp(-a[1] * np.sin(40.0) / 20)
     np.testing.assert_allclose(found[1], [last / a[0], -last * np.sin(40.0) / 20], rtol=1e-5)
 

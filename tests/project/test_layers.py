@@ -296,6 +296,7 @@ def test_all_operations_are_imported():
         "variable_methods",
         "families",
         "on_demand",
+        "indexing.flags",
         "indexing.flat",
         "special.declare",
     }

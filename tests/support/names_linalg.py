@@ -115,7 +115,7 @@ MATRICES = [
     ),
     case("eig complex", lambda a: tuple(np.linalg.eig(a)), Z, **SPECTRAL),
     case("eig batch", lambda a: eigen(*np.linalg.eig(a)), np.stack([A, B]), **SPECTRAL),
-    case("eigvals", lambda a: np.linalg.eigvals(a), A, **SPECTRAL),
+    case("eigvals", lambda a: np.linalg.eigvals(a), A, covers=("general_eigenvalues",), **SPECTRAL),
     case("scipy_eig", lambda a, b: eigen(*la.eig(a, b)), A, D, **SPECTRAL),
     case("scipy_eigvals", lambda a: la.eigvals(a), A, **SPECTRAL),
     case("eigh_tridiagonal", lambda d, e: gauge(*la.eigh_tridiagonal(d, e)), X4, X3, **SPECTRAL),

@@ -176,10 +176,10 @@ class WithheldValue(RefusedValue):
         why = "it is what the search made on its way"
         instead = "tapegrad.jacobian or tapegrad.hessian of the function at the solution"
         super().__init__(refusal_text, name, why, instead)
-        self._value = value
+        self._shown = value
 
     def __repr__(self) -> str:
-        return repr(self._value)
+        return repr(self._shown)
 
 
 def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
