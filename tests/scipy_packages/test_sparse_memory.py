@@ -47,6 +47,11 @@ csr_array((y, sorted2, starts)) | B = A.multiply(A); B.data[0] = y[2]
 csr_array((y * 1, sorted2, starts)) | B = A * 2.0; A.sum_duplicates(); A.data[-1] += y[1]
 csc_array((y, (rows, cols))) | B = A.multiply(A); B.data[1:3] = y[:2]
 csr_array((y, (rows, cols))) | B = A[1:3]; B.data[0] = 0.25
+csr_array((y, (rows, cols))) | B = A @ A; B.data[:3] = c[:3] * y[0]
+csr_array((y, sorted2, starts)) | B = A @ A.T; B.data[1:] *= y[1]
+csc_array((y, (rows, cols))) | B = A @ A; B.data[0] = y[2]
+csr_array((y, (rows, cols))) | B = A @ A.tocsc() @ A; B.data[:3] *= c[:3]
+csc_array((y, (rows, cols))) | B = A.T @ A; B.data[:3] = c[:3] * y[0]
 """
 FORMATS = "csr_array", "csc_array", "coo_array", "csr_matrix", "csc_matrix", "coo_matrix"
 MOVES = (

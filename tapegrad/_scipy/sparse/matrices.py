@@ -52,9 +52,11 @@ from .places import (
     element_or_zero,
     first_tracked,
     host_matrix,
+    in_order_of,
     is_counted,
     merging,
     with_counted,
+    with_ones,
 )
 from .products import SparsityPattern, by_columns, sparse_product
 
@@ -674,9 +676,13 @@ def product(A: SparseMatrix, B: SparseMatrix) -> Any:
     theirs = order[first[p.cols][mine] + within]
     pairs = SparsityPattern(p.rows[mine], q.cols[theirs], (p.shape[0], q.shape[1]))
     a, b = device_concatenator(a, b)
-    return matrix_of_elements(
+    found = matrix_of_elements(
         np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, to, A.format
     )
+    if len(to) < 2:
+        return found
+    places = in_order_of(with_ones(A._places) @ with_ones(B._places), found._places)
+    return of_places(found._values, places)
 
 
 def add_matrices(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:

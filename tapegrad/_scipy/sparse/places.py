@@ -68,6 +68,24 @@ def with_counted(places: Any) -> Any:
     return new
 
 
+def with_ones(places: Any) -> Any:
+    """A matrix of the same form, whose elements are 1."""
+    new = copy.copy(places)
+    new.data = plain_np.ones(places.data.shape)
+    return new
+
+
+def in_order_of(like: Any, places: Any) -> Any:
+    """`places`, sorted, with its elements in the order in which `like` has them."""
+    if like.format != places.format or like.nnz != places.nnz or like.has_sorted_indices:
+        return places
+    at = with_counted(like).copy()
+    at.sort_indices()
+    data = plain_np.empty(like.nnz)
+    data[at.data.astype(int) - 1] = places.data
+    return type(places)((data, like.indices, like.indptr), shape=places.shape)
+
+
 def changed_copy(A: Any, change: Any, value: Any) -> Any:
     A = A.copy()
     change(A, value)
