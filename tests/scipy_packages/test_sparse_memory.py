@@ -28,6 +28,7 @@ GIVEN = {
     "rows2": np.array([0, 1, 1, 2, 0, 0]),  # with several elements at one place
     "cols2": np.array([1, 2, 2, 0, 1, 1]),
     "sorted2": np.array([1, 1, 2, 2, 1, 3]),
+    "unsorted": np.array([3, 1, 2, 0, 1, 3]),
     "starts": np.array([0, 2, 4, 5, 6]),
 }
 SHARING = """
@@ -52,6 +53,12 @@ csr_array((y, sorted2, starts)) | B = A @ A.T; B.data[1:] *= y[1]
 csc_array((y, (rows, cols))) | B = A @ A; B.data[0] = y[2]
 csr_array((y, (rows, cols))) | B = A @ A.tocsc() @ A; B.data[:3] *= c[:3]
 csc_array((y, (rows, cols))) | B = A.T @ A; B.data[:3] = c[:3] * y[0]
+csr_array((y, unsorted, starts)) | B = A + A.T; B.data[:3] = c[:3] * y[0]
+csr_array((y, unsorted, starts)) | B = ss.eye_array(4) - A; B.data[:3] = c[:3] * y[0]
+csc_array((y, unsorted, starts)) | B = A.multiply(A.T) - A; B.data[:3] = c[:3] * y[0]
+csr_array((y, (rows, cols))) | B = A @ A + A; B.data[:3] = c[:3] * y[0]
+coo_array((y, (rows2, cols2))) | B = ss.triu(A, format="csr"); B.data[:2] = c[:2] * y[0]
+coo_array((y, (rows2, cols2))) | B = ss.hstack([A, 2 * A], format="csr"); B.data[:2] = c[:2] * y[0]
 """
 FORMATS = "csr_array", "csc_array", "coo_array", "csr_matrix", "csc_matrix", "coo_matrix"
 MOVES = (

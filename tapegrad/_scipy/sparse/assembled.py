@@ -1,6 +1,7 @@
 """scipy.sparse's functions that make matrices of others: blocks, diagonals, products of Kronecker's kind."""
 
 import functools
+import inspect
 from typing import Any
 
 import numpy as plain_np
@@ -37,6 +38,8 @@ def stack_values(parts: list) -> tuple:
 def moving_rule(f: Any) -> Any:
     """f only moves the elements of the matrices, lists of matrices and dense blocks that it gets."""
 
+    signature = inspect.signature(f)
+
     @functools.wraps(f)
     def run(*args, **kwargs):
         parts: list = []
@@ -65,7 +68,11 @@ def moving_rule(f: Any) -> Any:
                 else x
             )
 
-        return of_places(values, f(*put(args), **plain_argument(kwargs)))
+        given = signature.bind(*put(args), **plain_argument(kwargs))
+        form = None
+        if any(A._merged() is not A for A in parts):
+            form = given.arguments.pop("format", None)  # it adds elements at one place, after f
+        return of_places(values, f(*given.args, **given.kwargs)).asformat(form)
 
     return run
 

@@ -54,7 +54,9 @@ from .places import (
     host_matrix,
     in_order_of,
     is_counted,
+    is_scalar_operand,
     merging,
+    minus,
     with_counted,
     with_ones,
 )
@@ -67,10 +69,6 @@ FACES: dict = {}  # SciPy's class -> ours
 
 def is_sparse(x: Any) -> bool:
     return isinstance(x, TrackedMatrix) or sps.issparse(x)
-
-
-def is_scalar_operand(x: Any) -> bool:
-    return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
 
 
 class TrackedMatrix(Carrier):
@@ -539,7 +537,8 @@ class SparseMatrix(TrackedMatrix):
             return self.toarray() + other
         return add_matrices(self, sparse(other))
 
-    __radd__ = __add__
+    def __radd__(self, other):
+        return sparse(other) + self if is_sparse(other) else self + other
 
     def __imul__(self, other):
         return self._scaled(other) if is_scalar_operand(other) else self * other
@@ -559,10 +558,10 @@ class SparseMatrix(TrackedMatrix):
         return self
 
     def __sub__(self, other):
-        return self + (-other)
+        return add_matrices(self, -sparse(other), minus) if is_sparse(other) else self + (-other)
 
     def __rsub__(self, other):
-        return -self + other
+        return sparse(other) - self if is_sparse(other) else -self + other
 
     def __pow__(self, n):
         return sparse_matrix_power(self, n) if is_sparse_matrix(self) else self.power(n)
@@ -679,24 +678,31 @@ def product(A: SparseMatrix, B: SparseMatrix) -> Any:
     found = matrix_of_elements(
         np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, to, A.format
     )
-    if len(to) < 2:
+    return ordered_as(operator.matmul, A, B, found) if len(to) == 2 else found
+
+
+def ordered_as(f: Any, A: SparseMatrix, B: SparseMatrix, found: SparseMatrix) -> SparseMatrix:
+    """`found`, with its elements in the order in which SciPy's function f of A and B gives them."""
+    if A._tidy and B._tidy and f is not operator.matmul:
         return found
-    places = in_order_of(with_ones(A._places) @ with_ones(B._places), found._places)
+    places = in_order_of(f(with_ones(A._places), with_ones(B._places)), found._places)
     return of_places(found._values, places)
 
 
-def add_matrices(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
+def add_matrices(A: SparseMatrix, B: SparseMatrix, order: Any = operator.add) -> SparseMatrix:
+    """The sum. `order`: the function of SciPy's that gives the elements in their order."""
     if A.shape != B.shape:
         raise ValueError("inconsistent shapes")
     (p, a), (q, b) = A._elements(), B._elements()
     rows, cols = [plain_np.concatenate(x) for x in ((p.rows, q.rows), (p.cols, q.cols))]
-    return matrix_of_elements(
+    found = matrix_of_elements(
         np.concatenate(device_concatenator(a, b)),
         SparsityPattern(rows, cols, p.shape),
         A if is_sparse_matrix(A, B) else B,
         A.shape,
         A.format,
     )
+    return ordered_as(order, A, B, found) if A.ndim == 2 else found
 
 
 def multiply_elements(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
@@ -710,9 +716,10 @@ def multiply_elements(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     _, i, j = plain_np.intersect1d(
         p.rows * p.shape[1] + p.cols, q.rows * p.shape[1] + q.cols, True, return_indices=True
     )
-    return matrix_of_elements(
+    found = matrix_of_elements(
         np.take(a, i) * np.take(b, j), SparsityPattern(p.rows[i], p.cols[i], p.shape), A, A.shape, A.format
     )
+    return ordered_as(lambda A, B: A.multiply(B), A, B, found) if A.ndim == 2 else found
 
 
 def comparison_method(name: str) -> Any:

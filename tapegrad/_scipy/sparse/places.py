@@ -5,13 +5,14 @@ import copy
 from typing import Any
 
 import numpy as plain_np
+import scipy.sparse as sps
 
 from ... import numpy as np
 from ..._core.arrays import is_array, xp_of
 from ..._core.registry import load
 from ...ops.declare import shape
 from ..linear_maps import Sums
-from ..namespaces import holds_tracked
+from ..namespaces import Carrier, holds_tracked
 
 MOVES = frozenset((
     "transpose", "tocsr", "tocsc", "todia", "copy", "reshape", "getrow", "getcol", "swapaxes",
@@ -130,3 +131,11 @@ def merging(places: Any) -> tuple | None:
 
 def first_tracked(xs: Any) -> Any:
     return next((x for x in xs if holds_tracked(x)), None)
+
+
+def is_scalar_operand(x: Any) -> bool:
+    return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
+
+
+def minus(A: Any, B: Any) -> Any:
+    return A - -B
