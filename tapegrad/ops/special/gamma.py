@@ -178,8 +178,10 @@ def mirrored_poles(xp, a, b, n):
     """x, y, s with polygamma(n, a + b) - polygamma(n, a) = s (polygamma(n, y) - polygamma(n, x)). If a and
     a + b are poles, the reflected arguments 1 - a and 1 - a - b are none. For whole b the cotangents of the
     reflection cancel."""
-    poles = (a <= 0) & (xp.floor(xp.asarray(a)) == a) & (a + b <= 0) & (xp.floor(xp.asarray(b)) == b)
-    return xp.where(poles, 1 - a, a), xp.where(poles, 1 - a - b, a + b), xp.where(poles, (-1.0) ** n, 1.0)
+    s = a + b
+    start = s - b  # a, or an array of it where b is one
+    poles = (a <= 0) & (s <= 0) & (start == a) & (xp.floor(start) == start) & (xp.floor(s) == s)
+    return xp.where(poles, 1 - a, a), xp.where(poles, 1 - s, s), xp.where(poles, (-1.0) ** n, 1.0)
 
 
 @primitive(scalar=psi_gap_in_kernels, rough=True)
