@@ -187,6 +187,7 @@ def test_operands_settings_and_results_overwritten_before_the_sweep(monkeypatch,
     run_grid(grid(), monkeypatch, xp)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_a_sample_of_operands_settings_and_results_overwritten(monkeypatch, xp):
     run_grid(grid()[:: 11 if xp is np else 53], monkeypatch, xp)

@@ -237,5 +237,6 @@ def test_wrong_carma():
     assert empty[0].shape == (0,) and empty[1].shape == (4, 0)
 
 
+@pytest.mark.long
 def test_both_libraries(device):
     agrees(carma.process(p=3, q=1, mean=True), carma_theta(3, 1, 300)[[0, 1, 2, 3, 4, 6]], device)

@@ -106,6 +106,7 @@ def test_the_formula_as_a_generated_kernel(name):
     close(k.fisher(theta, x), np.einsum("nib,njb->bij", scores, scores))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_nestings_on_the_tape(name):
     k, _, x, _, _ = MODELS[name]
@@ -144,6 +145,7 @@ def test_canonical_links_have_the_fisher_information_as_hessian():
 # --- the CUDA C ---
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])

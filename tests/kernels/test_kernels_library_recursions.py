@@ -88,7 +88,7 @@ def test_threads_do_not_change_the_bits(name, monkeypatch):
             assert np.array_equal(a, b)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 def test_generated_kernel_of_the_formula(case):
     """Value and gradient by hand and from the model in plain Python; its Hessian against differences of the
     gradient by hand."""
@@ -115,7 +115,7 @@ def test_differences(case):
     close((gradient * v).sum(axis=0), differences, 1e-6)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 def test_float32(case):
     """Values relative to their own size, gradients to that of their sample's gradient."""
     k, theta, data = case
@@ -127,7 +127,7 @@ def test_float32(case):
     assert error.max() < 2e-4
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "arch", [90, *[pytest.param(a, marks=pytest.mark.long) for a in (75, 80, 86, 89, 100, 120)]]
 )

@@ -361,6 +361,7 @@ def test_random_programs_of_numbers(seed, whole):
     close(wide.hvp(theta, v, x), sum(alone.hvp(t, v, x) for t in shifted), 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_branch_that_is_not_taken_contributes_nothing(seed, monkeypatch):

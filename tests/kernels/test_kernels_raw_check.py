@@ -291,7 +291,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("make, args, text", FAULTS, ids=[f[0].__name__ for f in FAULTS])
 def test_planted_faults(make, args, text):
     with pytest.raises(KernelError, match=text):

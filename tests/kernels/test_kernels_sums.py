@@ -144,7 +144,7 @@ def launched(low, inputs, data, steps, batch, per_sample=False):
     return outs
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @needs_compiler
 @pytest.mark.parametrize("per_sample", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [*CASES, *[pytest.param(name, marks=pytest.mark.long) for name in MATRICES]])

@@ -122,6 +122,7 @@ def kernel(body, kind="long long", cpu=None):
     return kernels.raw(text, "f", ["in real x[B]", "out real y[B]", f"out {kind} n[B]", "size B"], cpu=cpu)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", BODIES)

@@ -124,6 +124,7 @@ def f(u, steps):
 }
 
 
+@pytest.mark.long
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("undo", ["less", "all"])
 @pytest.mark.parametrize("name", STEPS)
@@ -138,6 +139,7 @@ def test_stores_that_are_undone(name, undo, monkeypatch):
         assert plan.stores.arrays
 
 
+@pytest.mark.long
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", STEPS)
 def test_states_that_a_tape_keeps(name, monkeypatch):

@@ -51,7 +51,7 @@ def refusals(monkeypatch):
     return found
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives(name, refusals):
     f, args = whole(name)

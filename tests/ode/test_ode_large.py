@@ -149,6 +149,7 @@ def test_second_derivatives_with_a_scratch_array(ways):
     np.testing.assert_allclose(f(0.7), exact(0.7), rtol=1e-4)
 
 
+@pytest.mark.long
 def test_batches_trees_and_doses():
     solve, rates, starts = solver(), np.array([0.5, 1.0]), np.stack([START, 2 * START], 1)
     found = solve(starts, rates)

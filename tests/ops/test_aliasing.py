@@ -69,6 +69,7 @@ def watched(monkeypatch):
     return w
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore")
 def test_operations_that_share_memory_say_so(watched, xp):

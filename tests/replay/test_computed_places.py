@@ -249,7 +249,7 @@ def random_program(rng):
     return f, n
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed, count=3):
     rng = np.random.default_rng([seed, 5])

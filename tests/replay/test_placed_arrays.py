@@ -111,7 +111,7 @@ def replayed(f, *args, method="value_and_grad", compile=False):
     return p, found
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_loop_with_the_operation_is_one_block(name):
     """The results are those of the plain call, whether rows are rolled or not; the report names no call of
@@ -189,6 +189,7 @@ def test_ufuncs_have_the_bits_of_numpy(ufunc, blocks_that_do_not_pay):
                 np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_some_operations_in_blocks(blocks_that_do_not_pay):
     for case in all_cases()[::12]:

@@ -161,6 +161,7 @@ def test_every_name_of_statsmodels_is_there_or_says_what_to_write(pair):
         fit.arrots  # noqa: B018
 
 
+@pytest.mark.long
 def test_names_of_news(pair):
     """New months, a filled gap and no revision, by each name of statsmodels."""
     name, fit, reference = pair

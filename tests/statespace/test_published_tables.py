@@ -314,6 +314,7 @@ FACTORS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FACTORS)
 def test_dynamic_factors(name):
     true = getattr(results_dynamic_factor, name)

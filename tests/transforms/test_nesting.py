@@ -438,7 +438,7 @@ def paired(s, xp):
     return pytest.param(s, xp, marks=marks[xp], id=f"{xp}-{s.name}")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "s, xp", [paired(s, xp) for xp in ("numpy", "hosted-cupy", "cupy") for s in SCENARIOS], indirect=["xp"]
 )

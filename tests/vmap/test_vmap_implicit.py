@@ -124,6 +124,7 @@ def counted(n):
     return calls, lambda a: (tg.implicit.root(F, solver)(np.zeros(3), a) ** 2).sum()
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "around", [lambda f: tg.vmap(tg.grad(f)), lambda f: tg.grad(lambda a: tg.vmap(f)(a).sum())]
