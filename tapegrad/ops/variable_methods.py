@@ -47,7 +47,7 @@ from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.searches import new_search, note_comparison
 from .._core.serialized import note_formatted, note_written
-from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, frozen, variable
+from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, variable
 from . import creation as creation
 from . import elementwise as e
 from . import families as families
@@ -300,24 +300,7 @@ def _to_device(x, device, /, *, stream=None):
 V.to_device = _to_device
 
 
-def _other_array(x):
-    """The same value in an array object of its own, over the same memory."""
-    if type(x) is not ArrayVariable:
-        return x.view() if type(x) is np.ndarray else x
-    y = frozen(x)
-    y._value = _other_array(y._value)
-    return y
-
-
-def _setflags(x, write=None, align=None, uic=None):
-    """The flags of x alone. A view that NumPy makes read-only stays so: a write raises."""
-    if type(x) is ArrayVariable:
-        if not write:
-            x._value = _other_array(x._value)  # others may hold the array
-        set_flags(x, write, align, uic)
-
-
-V.setflags = _setflags
+V.setflags = set_flags
 
 
 def _dtype(x):

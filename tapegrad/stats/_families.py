@@ -92,6 +92,11 @@ def tracked_method(method: Callable) -> Callable:
     return run
 
 
+def holds_stand_in(args: tuple, given: dict) -> bool:
+    """Does an argument stand for an object of SciPy's, such as `CensoredData`?"""
+    return any([hasattr(type(x), "_theirs") for x in (*args, *given.values())])
+
+
 def law_attribute(theirs: Any, name: str, followed: Callable) -> Any:
     """An attribute of SciPy's law.  A method that gets tracked values is that of `followed()`."""
     f = getattr(theirs, name)
@@ -100,8 +105,7 @@ def law_attribute(theirs: Any, name: str, followed: Callable) -> Any:
 
     @functools.wraps(f)
     def run(*args, **given):
-        stands_for = [hasattr(type(x), "_theirs") for x in (*args, *given.values())]  # (`CensoredData`)
-        if OPEN.depth and (any_tracked((args, given)) or any(stands_for)):
+        if OPEN.depth and (any_tracked((args, given)) or holds_stand_in(args, given)):
             return getattr(followed(), name)(*args, **given)
         return f(*lend(args), **lend(given))
 

@@ -138,4 +138,5 @@ def is_scalar_operand(x: Any) -> bool:
 
 
 def minus(A: Any, B: Any) -> Any:
+    """The sum in the order of elements of a difference, which SciPy may compute in another way."""
     return A - -B

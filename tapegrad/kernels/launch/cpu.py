@@ -160,6 +160,7 @@ def loaded_engine(name: str, code: bytes) -> Any:
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     ALIVE[name] = engine
+    cache.keep_code(name, engine)
     return engine
 
 
@@ -176,7 +177,6 @@ def loaded_from_disk(name: str) -> Any:
         engine = living_engine(name)
         if engine is None and (code := cache.load_code(name)) is not None:
             engine = loaded_engine(name, code)
-            cache.keep_code(name, engine)
         return engine
 
 
@@ -194,7 +194,6 @@ def compiled_engine(name: str, text: str, compiled: Callable[[str], bytes]) -> A
                     seconds,
                 )
             engine = loaded_engine(name, code)
-            cache.keep_code(name, engine)
         return engine
 
 

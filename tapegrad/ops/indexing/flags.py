@@ -1,4 +1,4 @@
-"""`x.flags` of a Variable."""
+"""`x.flags` and `x.setflags` of a Variable."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ..._core.abstract_arrays import Hollow, hollow
 from ..._core.errors import ArgumentError
-from ..._core.variable import Variable, View
+from ..._core.variable import ArrayVariable, Variable, View, frozen
 from .views import layout_source
 
 NUMPY_FLAGS = type(np.empty(0).flags)
@@ -69,7 +69,21 @@ def flags_of(x: Any) -> Any:
     return found.flags if type(found.flags) is NUMPY_FLAGS else DeviceFlags(found.flags)
 
 
-def set_flags(x: Any, write: Any, align: Any, uic: Any) -> None:
+def other_array(x: Any) -> Any:
+    """The same value in an array object of its own, over the same memory."""
+    if type(x) is not ArrayVariable:
+        return x.view() if type(x) is np.ndarray else x
+    y = frozen(x)
+    y._value = other_array(y._value)
+    return y
+
+
+def set_flags(x: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
+    """The flags of x alone. A view that NumPy makes read-only stays so: a write raises."""
+    if type(x) is not ArrayVariable:
+        return
+    if not write:
+        x._value = other_array(x._value)  # others may hold the array
     found = layout_source(x)
     if type(found) is not Hollow:
         found.setflags(write, align, uic)

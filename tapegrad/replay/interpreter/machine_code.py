@@ -381,6 +381,7 @@ declare {WIDE_BITS} @llvm.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS}, {WIDE_BITS})""
     return "\n".join([*found, largest, largest_of_wide, STATUS])
 
 
+@functools.cache
 def interpreter_text() -> str:
     """(`FAILED` in the answer of a row is a guard that failed, which ends the run, and more is one within a
     loop.  What is less is kept.)"""
