@@ -9,6 +9,7 @@ import shutil
 import tempfile
 
 import numpy as np
+import plugin_limits
 import pytest
 from plugin_skips import pytest_make_collect_report, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401
 from sealed import Sealed, sealed
@@ -58,6 +59,7 @@ def pytest_unconfigure():
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(plugin_limits)  # for doctests of the package too
     if config.getoption("--sealed"):
         Tape.Records = Sealed
 

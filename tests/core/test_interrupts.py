@@ -1,13 +1,16 @@
-"""An interrupt may strike between any two instructions of tapegrad.  It comes out as it is, and afterwards
+"""An interrupt may strike after any call or jump of tapegrad.  It comes out as it is, and afterwards
 everything is as before: nothing is open, NumPy's settings, the collector and the user's objects are as they
 were or as the function left them, and the next call gives the right numbers.
 
-Two searches: an exception at the k-th instruction, for every k (by default a sample that differs from day to
+Two searches: an exception at such an instruction, for every one (by default a sample that differs from day to
 day), and real signals at random times."""
 
 import contextlib
 import datetime
+import dis
+import functools
 import gc
+import itertools
 import os
 import random
 import signal
@@ -226,6 +229,7 @@ def check_closed(before):
         k: v for k, v in scope.CLOSED.items() if k != "outside"
     }
     assert not threads.THREADS and not threads.WRITERS and not scope.WATCHERS and not COLLECTOR.pausing
+    assert not any(lock._is_owned() for lock in scope.LOCKS)
 
 
 def check_interrupted(program, expected, call, check, before):
@@ -247,8 +251,25 @@ DESTRUCTORS = ("__del__", "at_the_end_of_an_object")
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+# the instructions after which CPython looks for signals
+CHECKED = ("CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "RESUME")
+
+
+@functools.cache
+def deliveries(code):
+    """The places of the code before which a signal may be delivered: it is, by the instruction before, so both
+    must have the same handler.  None lies between the end of a `with` block and its `__exit__`, say."""
+    entries = dis.Bytecode(code).exception_entries
+
+    def handlers(i):
+        return [e.target for e in entries if e.start <= i.offset < e.end]
+
+    steps = itertools.pairwise(dis.get_instructions(code))
+    return {i.offset for last, i in steps if last.opname in CHECKED and handlers(last) == handlers(i)}
+
+
 class Struck:
-    """Raises at the k-th instruction in our code; `count`: how many there were."""
+    """Raises at the k-th place in our code where a signal may come; `count`: how many there were."""
 
     def __init__(self, k=None):
         self.k, self.count, self.done, self.place = k, 0, False, ""
@@ -261,7 +282,7 @@ class Struck:
         return self.inside
 
     def inside(self, frame, event, arg):
-        if event == "opcode":
+        if event == "opcode" and frame.f_lasti in deliveries(frame.f_code):
             self.count += 1
             if self.count == self.k:
                 self.done, self.place = True, frame.f_code.co_name
