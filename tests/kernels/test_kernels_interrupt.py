@@ -38,6 +38,9 @@ class Interrupt(Exception):
     pass
 
 
+LATE = 2.0  # seconds, on a machine that is busy; an uninterrupted launch takes longer
+
+
 def interrupted(launch, after=0.3):
     """Seconds from the signal to the exception; the launch takes longer than that."""
 
@@ -61,12 +64,16 @@ def sized(launch, seconds):
     n = 64
     launch(n)
     while True:
-        start = time.monotonic()
-        launch(n)
-        taken = time.monotonic() - start
+        taken = min(seconds_of(launch, n), seconds_of(launch, n))  # the first may compile
         if taken > 0.05:
             return int(n * seconds / taken)
         n *= 4
+
+
+def seconds_of(launch, n):
+    start = time.monotonic()
+    launch(n)
+    return time.monotonic() - start
 
 
 def cases():
@@ -91,9 +98,9 @@ def cases():
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("launch", [pytest.param(launch, id=name) for name, launch in cases()])
 def test_an_interrupt_is_answered(launch):
-    n = sized(launch, 4.0)
+    n = sized(launch, 4.5)
     late = interrupted(lambda: launch(n))
-    assert late < 1.0
+    assert late < LATE
     for _ in range(2):  # what is left running stands in nobody's way
         start = time.monotonic()
         launch(max(n // 100, 1))
@@ -108,10 +115,10 @@ def test_what_is_left_running_writes_into_nothing_of_the_caller():
     n = sized(lambda n: k(theta, np.ones(n)), 2.5)
     room = np.full(8, 7.0)
     late = interrupted(lambda: k(theta, np.ones(n), out=room), 0.2)
-    assert late < 1.0
+    assert late < LATE
     old = [t for t in threading.enumerate() if t.name.startswith("tapegrad_")]
     for t in old:
-        t.join(20)
+        t.join(60)
     assert np.array_equal(room, np.full(8, 7.0))
     assert not [t for t in old if t.is_alive() and t not in waiting.workers().threads]
     expected = k(theta, np.ones(10))
@@ -143,14 +150,14 @@ def test_work_is_not_handed_to_threads_that_are_dismissed_meanwhile(monkeypatch)
 def test_an_interrupted_transform_leaves_no_level_open():
     k = kernels.likelihood(sines)
     theta = np.abs(RNG.normal(size=(2, 1024))) * 0.1
-    n = sized(lambda n: k.value_and_grad(theta, np.ones(n)), 3.0)
+    n = sized(lambda n: k.value_and_grad(theta, np.ones(n)), 4.5)
     buffer = np.zeros(1)
 
     def f(x, y):
         buffer[0] = x
         return k(x * theta, y).sum() + buffer[0]
 
-    assert interrupted(lambda: tg.grad(f)(1.0, np.ones(n))) < 1.0
+    assert interrupted(lambda: tg.grad(f)(1.0, np.ones(n))) < LATE
     assert type(buffer) is np.ndarray and buffer[0] == 1.0
     step = 1e-6
     expected = (f(1.0 + step, np.ones(5)) - f(1.0 - step, np.ones(5))) / (2 * step)
@@ -207,9 +214,9 @@ def test_raw_kernels():
         vjp=lambda g, y, x, n: (g, None),
     )
     x = RNG.normal(size=40)
-    n = sized(lambda n: k(x, n), 2.5)
+    n = sized(lambda n: k(x, n), 4.5)
     expected = k(x, 10)
-    assert interrupted(lambda: k(x, n)) < 1.0
+    assert interrupted(lambda: k(x, n)) < LATE
     assert np.array_equal(k(x, 10), expected)
 
 
