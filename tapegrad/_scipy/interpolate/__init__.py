@@ -1,6 +1,7 @@
 """scipy.interpolate: scattered data; splines of one variable stand in interpolate.splines.py, those on grids
 in interpolate.gridded.py."""
 
+import sys
 from typing import Any
 
 import numpy as plain_np
@@ -71,14 +72,12 @@ class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
         more = {} if simplex_tolerance is None else {"simplex_tolerance": simplex_tolerance}
         if self._answers(args):
             return as_variable(self._plain()(*plain_argument(args), **more))
-        if more:
-            raise refusal_text(
-                "scipy.interpolate.LinearNDInterpolator(simplex_tolerance=)", "", "the default"
-            )
         like = dtype_like(args, self.points, self.values)
         x = point_coordinates(args, shape(self.points)[1], like)
         to, flat = shape(x)[:-1], np.reshape(x, (-1, shape(x)[-1]))
-        where = self._tri.find_simplex(bare(flat))
+        # as in SciPy, a multiple of find_simplex's default
+        tol = None if simplex_tolerance is None else 100.0 * sys.float_info.epsilon * simplex_tolerance
+        where = self._tri.find_simplex(bare(flat), tol=tol)
         corners = self._tri.simplices[where.clip(0)]
         nodes = self.points[corners]  # (points, corners, coordinates)
         last = shape(nodes)[1] - 1
