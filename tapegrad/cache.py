@@ -16,13 +16,12 @@ import os
 import re
 import stat
 import tempfile
+import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from ._core.scope import lock
 
 __all__ = ["CacheInfo", "clear", "info"]
 
@@ -35,7 +34,7 @@ WRITES_BETWEEN_CHECKS = 256  # files written by this process, after which it loo
 TOUCH_AGE_SECONDS = 3600.0  # seconds; a file that is read says so by its time where that is older
 # name -> machine code in memory, the least recently used first
 ENGINES: OrderedDict[str, Any] = OrderedDict()
-LOCK = lock()
+LOCK = threading.RLock()  # an engine that is dropped may end other objects
 WRITTEN = [0]  # files, by this process
 
 

@@ -55,7 +55,7 @@ PARTS, PART_BYTES = 16, 2**26
 # called first.)
 if hasattr(os, "register_at_fork"):
     _lock: Any
-    for _lock in (getattr(LLVM, "_lock", LLVM), LOCK):
+    for _lock in (getattr(LLVM, "_lock", LLVM), cache.LOCK, LOCK):
         os.register_at_fork(
             before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock._at_fork_reinit
         )
