@@ -56,7 +56,6 @@ class CFunction(NamedTuple):
     params: list
     body: CNode
     line: int
-    is_kernel: bool
 
 
 class CParser:
@@ -118,7 +117,7 @@ class CParser:
             raise self.refuse("a pointer as a result or outside of functions")
         name = self.next().text
         if self.take("("):
-            self.function(name, type, words, line)
+            self.function(name, type, line)
         else:
             self.globals += self.declarators(type, words, name)
 
@@ -171,7 +170,7 @@ class CParser:
             raise self.refuse("pointers to pointers, and references as parameters, are not known")
         return found
 
-    def function(self, name: str, type: str, words: set, line: int) -> None:
+    def function(self, name: str, type: str, line: int) -> None:
         self.scopes.append({})
         params = []
         while not self.take(")"):
@@ -181,7 +180,7 @@ class CParser:
             self.take(",")
         if not self.take(";"):
             body = self.statement()
-            self.functions[name] = CFunction(name, type, params, body, line, "__global__" in words)
+            self.functions[name] = CFunction(name, type, params, body, line)
         self.scopes.pop()
 
     def parameter(self) -> CVariable:

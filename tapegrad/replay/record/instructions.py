@@ -57,9 +57,6 @@ class Instruction:
         """How it combines elements along axes."""
         return self.prim.reduces
 
-    def __repr__(self) -> str:
-        return f"{self.name}{self.args}{self.params or ''}"
-
 
 class Guard:
     """A condition on which a program holds: the value number `k` is `value` (its truth, if `truth`)."""

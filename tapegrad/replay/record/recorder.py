@@ -340,10 +340,7 @@ class Record(Trace):
         return k
 
     def step(self, prim, args, inputs, slots, params):
-        if None in slots:
-            slots = tuple(
-                [self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)]
-            )
+        """(Each of the arguments has a slot.)"""
         return self.done(prim, slots, params)
 
     def element(self, x, at):
