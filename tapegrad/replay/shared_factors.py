@@ -1,6 +1,5 @@
 """Systems of equations with one matrix: it is factored once, also for its transpose."""
 
-import copy
 from typing import Any
 
 import numpy as np
