@@ -208,6 +208,16 @@ def test_a_series_that_says_nothing_has_not_converged():
     assert np.isnan(r.standard_errors[1]).all() and np.isfinite(r.standard_errors[[0, 2]]).all()
 
 
+def test_data_that_a_transform_hides_are_refused():
+    Y = walks(2, 12)
+
+    def loglik(y):
+        return ss.loglik(ss.local_level(0.5, 0.3), y)
+
+    with pytest.raises(tg.errors.ArgumentError, match="hide the data"):
+        tg.vmap(loglik)(Y)
+
+
 def test_a_parameter_without_effect_is_named():
     """Where the search began and ended, the transition is a constant."""
 
