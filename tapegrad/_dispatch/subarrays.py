@@ -219,7 +219,9 @@ late.with_subarrays = with_subarrays
 
 def gives_view(at: Any) -> bool:
     """Is x[at] of an array a view?"""
-    return all([type(k) in VIEWING or isinstance(k, np.integer) for k in (at if type(at) is tuple else (at,))])
+    return all(
+        [type(k) in VIEWING or isinstance(k, np.integer) for k in (at if type(at) is tuple else (at,))]
+    )
 
 
 VIEWING = frozenset((int, slice, type(None), type(Ellipsis)))
