@@ -94,8 +94,8 @@ def broken(name: str, failure: Exception | None, then: str) -> None:
 class CachedProgram:
     """A recorded program, and the calls and surroundings for which it is valid.
 
-    `program` is what runs. Whoever asks how values depend on others reads `recorded`: its instructions have the
-    derivatives of the operations that the function called."""
+    `program` is what runs. Whoever asks how values depend on others reads `recorded`: its instructions have
+    the derivatives of the operations that the function called."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
 
 
 def is_flat(prim: Primitive) -> bool:
-    """Return whether an operation without rules has a slope of zero: it is one of NumPy's functions, such as floor.
+    """Return whether an operation without rules has a slope of zero: it is a function of NumPy, as floor.
 
     Any other gives values whose slopes are those of a formula beside it. Where no derivative is open, as in a
     recording of values, the formula may be left out."""

@@ -69,8 +69,8 @@ class Observations(LibraryBound):
         host = value(y)
         if isinstance(host, Variable):
             raise ArgumentError(
-                "y: vmap and recording hide the data, of which the filter reads what is missing; loop over the "
-                "series, or give them to fit_many"
+                "y: vmap and recording hide the data, of which the filter reads what is missing; loop over "
+                "the series, or give them to fit_many"
             )
         self.xp: ModuleType = xp_of(host)
         host = to_host(host)

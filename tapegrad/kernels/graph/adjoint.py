@@ -118,8 +118,8 @@ def dependents(g: Graph, outs: list[int], on: set[int]) -> set[int]:
 
 
 def sum_of_adjoints(g: Graph, a: int, b: int) -> int:
-    """Return a + b, as zero where np.where takes neither: products with it are zero there, whatever their other
-    factor is (`Graph.mul`)."""
+    """Return a + b, as zero where np.where takes neither: products with it are zero there, whatever their
+    other factor is (`Graph.mul`)."""
     total, one, other = g.add(a, b), g.taken(a), g.taken(b)
     if one is None or other is None or g.shape[total]:
         return total
