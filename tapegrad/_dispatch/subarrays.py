@@ -217,6 +217,16 @@ def with_subarrays(f: Any, args: tuple, kwargs: dict) -> Any:
 late.with_subarrays = with_subarrays
 
 
+def gives_view(at: Any) -> bool:
+    """Is x[at] of an array a view?"""
+    return all(
+        [type(k) in VIEWING or isinstance(k, np.integer) for k in (at if type(at) is tuple else (at,))]
+    )
+
+
+VIEWING = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
 class TrackedSubarray(Subarray):
     """The methods of `np.ndarray`, as far as a subclass may call them."""
 
@@ -296,7 +306,12 @@ class TrackedSubarray(Subarray):
         return subarray_over(type(self), y, self) if is_array(layout_of(y)) else y
 
     def __setitem__(self, at, y):
-        self._array[array_of(at)] = array_of(y)
+        x, at = self._array, array_of(at)
+        if own_method(self, "__getitem__") and gives_view(at):
+            part = self[at]  # NumPy writes into what the class gives
+            if is_subarray(part):
+                x, at = part._array, Ellipsis
+        x[at] = array_of(y)
 
     def __iter__(self):
         return map(self.__getitem__, range(len(self)))

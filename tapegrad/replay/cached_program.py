@@ -39,6 +39,7 @@ from .costs import (
 from .cuda_graph import CudaGraph, unfit
 from .program import HEARD, Program
 from .record.instructions import Guard, is_pure
+from .shared_factors import with_shared_factors
 from .signature import CallSignature, ReadEnvironment
 
 EMITTER = "tapegrad.replay.emitted"
@@ -91,7 +92,10 @@ def broken(name: str, failure: Exception | None, then: str) -> None:
 
 
 class CachedProgram:
-    """A recorded program, and the calls and surroundings for which it is valid."""
+    """A recorded program, and the calls and surroundings for which it is valid.
+
+    `program` is what runs. Whoever asks how values depend on others reads `recorded`: its instructions have
+    the derivatives of the operations that the function called."""
 
     def __init__(
         self,
@@ -103,7 +107,8 @@ class CachedProgram:
         joint: int,
         recording: float,
     ):
-        self.signature, self.surroundings, self.program = signature, surroundings, program
+        self.signature, self.surroundings, self.recorded = signature, surroundings, program
+        self.program = program = with_shared_factors(program)
         self.groups, self.joint = groups, joint if groups else 0
         if program.state is not None and program.state.holds_objects:
             surroundings.walked = surroundings.environment.walk

@@ -33,7 +33,6 @@ from .record.instructions import (
     is_total,
 )
 from .record.recording import Recording
-from .shared_factors import share_factors
 
 
 class ErrorNotes(threading.local):
@@ -126,9 +125,8 @@ class Program:
             for k, v in enumerate(known)
             if type(v) is not np.float64 and getattr(v, "base", None) is not None
         }
-        self.factors: dict = {}  # number -> layout of what `share_factors` adds
-        if found.numbers(lambda prim, _: prim is SYSTEM):
-            share_factors(self)
+        self.factors: dict = {}  # number -> layout of what `with_shared_factors` adds
+        self.solves = bool(found.numbers(lambda prim, _: prim is SYSTEM))
         at = {k for k in self.arguments if len(self.arguments) > 1}
         writes = found.numbers(lambda prim, _: prim.writes) if at else []
         self.writes_arguments = any([operands[k][0] in at for k in writes])
@@ -171,6 +169,15 @@ class Program:
         """A program like this one, which may get more constants."""
         made = copy.copy(self)
         made.constants = dict(self.constants)
+        return made
+
+    def with_copied_instructions(self) -> "Program":
+        """A program like this one, of which instructions may be replaced."""
+        made = copy.copy(self)
+        for derived in ("code", "steps", "shown", "warns"):
+            made.__dict__.pop(derived, None)
+        made.numbers, made.what, made.operands = [*self.numbers], [*self.what], [*self.operands]
+        made.factors = dict(self.factors)
         return made
 
     def with_code(self, code: list) -> "Program":

@@ -16,9 +16,11 @@ SETTINGS: dict = {of: {"transposed": of} for of in (False, True)}
 NO_SETTINGS: dict = {}
 
 
-def share_factors(program: Any) -> None:
-    """Where several instructions of a program solve for a matrix or its transpose, another one before them
-    factors it."""
+def with_shared_factors(program: Any) -> Any:
+    """Return the program in which a matrix that several instructions solve for, or its transpose, is factored
+    once, before them; the same program if there is none. What it adds has no derivative: it is to be run."""
+    if not program.solves:
+        return program
     systems: dict = {}  # matrix -> [(position of the instruction, is it of the transpose?)]
     looks = program.looks
     at = [n for n, (prim, *_) in enumerate(program.what) if prim is SYSTEM]
@@ -30,6 +32,9 @@ def share_factors(program: Any) -> None:
         if fit and unknowns > MATRIX_UNKNOWNS and 0 not in columns:
             matrix, transposed = untransposed(program, made, program.operands[n][0])
             systems.setdefault(matrix, []).append((n, transposed))
+    if all([len(several) == 1 for several in systems.values()]):
+        return program
+    program = program.with_copied_instructions()
     before: dict = {}  # position -> the factors that are made there
     layouts: dict = {}  # unknowns -> that of the factors
     for matrix, several in systems.items():
@@ -48,6 +53,7 @@ def share_factors(program: Any) -> None:
         program.numbers.insert(n, k)
         program.what.insert(n, (FACTORS, NO_SETTINGS, program.what[n][2]))
         program.operands.insert(n, (matrix,))
+    return program
 
 
 def untransposed(program: Any, made: dict, k: int) -> tuple:

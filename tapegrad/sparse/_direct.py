@@ -161,7 +161,7 @@ class DirectEntries:
 
     def __init__(self, kept: CachedProgram, pattern: scipy.sparse.csr_array, output: int, direction: int):
         """Build the loop; `output` and `direction` are the numbers of the product and of its argument."""
-        self.kept, program = kept, kept.program
+        self.kept, program = kept, kept.recorded
         if program.generators:
             raise NotRowwise("random numbers")
         k, w = program.outputs[output][0], program.arguments[direction]
@@ -261,13 +261,13 @@ class DirectEntries:
             data[self.rest] = 0.0
         if has_nan(data):
             return None  # a sweep may return a number here
-        if self.kept.program.written:
+        if self.kept.recorded.written:
             self.write([*values, *stored])
         return data
 
     def write(self, values: list) -> None:
         """Write into captured arrays what a plain call writes there."""
-        program = self.kept.program
+        program = self.kept.recorded
         env = dict(zip([*program.arguments, *self.before, *self.stored], values, strict=True))
         env = {**dict(program.captured), **program.constants, **env}
         for array, k in program.written:

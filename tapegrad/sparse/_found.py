@@ -28,7 +28,7 @@ class FoundPattern:
             raise GuardError(f"{call}: no pattern can be found: {error}; give pattern=") from error
         check(self.value)
         self.kept = form.programs[0]
-        if self.kept.program.generators:
+        if self.kept.recorded.generators:
             raise GuardError(
                 f"{call}: the function draws random numbers, others for each product; draw them outside, as "
                 f"an argument"
@@ -36,14 +36,14 @@ class FoundPattern:
         self.shape = (np.size(args[0]) if second else leaf_size(self.value), np.size(args[0]))
         carried = self.carried(args)
         self.pattern = self.read(carried)
-        program = self.kept.program
+        program = self.kept.recorded
         self.relied = [(array, array.copy(order="K")) for k, array in program.captured if k in carried.relied]
         self.asked = asked_of(program, sorted(carried.conditions))
         self.branches = asked_of(program, sorted(carried.conditions), program.guards)
         self.conditions = [carried.value(k).copy() for k in sorted(carried.conditions)]
 
     def carried(self, args: tuple) -> DependencySets:
-        return DependencySets(self.kept.program, self.values(args), self.scope)
+        return DependencySets(self.kept.recorded, self.values(args), self.scope)
 
     def values(self, args: tuple) -> list:
         values = self.kept.signature.values(args)

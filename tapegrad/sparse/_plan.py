@@ -345,7 +345,7 @@ class Plan(PickledByCall):
         form(args)
         if form.eager is not None or not form.programs:
             return "the product cannot be recorded"
-        if form.programs[0].program.state is not None:
+        if form.programs[0].recorded.state is not None:
             return "the function keeps something of a call in an object"
         try:
             direct = DirectEntries(form.programs[0], self.pattern, 0 if self.second else 1, 1)

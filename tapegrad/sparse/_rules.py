@@ -39,8 +39,7 @@ def dependence_rule(*names: str) -> Callable:
 def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     """Return the set names of the result, a tuple for a tuple."""
     prim = i.prim
-    # (a search of SciPy is external: it is recorded without the rules that differentiate its solution)
-    if prim.vjp is None and prim.jvp is None and not prim.external:
+    if is_flat(prim):
         return None
     outs = out if type(out) is tuple or type(out) is list else [out]
     if not any([value_dtype(o) in "fc" for o in outs]):
@@ -49,6 +48,16 @@ def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     if type(out) is tuple or type(out) is list:
         return found if type(found) is tuple else (found,) * len(outs)
     return found
+
+
+def is_flat(prim: Primitive) -> bool:
+    """Return whether an operation without rules has a slope of zero: it is a function of NumPy, as floor.
+
+    Any other gives values whose slopes are those of a formula beside it. Where no derivative is open, as in a
+    recording of values, the formula may be left out."""
+    if prim.vjp is not None or prim.jvp is not None or prim.external:
+        return False
+    return not prim.declared or prim.ufunc is not None or callable(prim.batch)
 
 
 def value_dtype(x: Any) -> str:

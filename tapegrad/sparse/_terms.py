@@ -47,7 +47,7 @@ class EntryTerms:
     does."""
 
     def __init__(self, direct: DirectEntries, size: int):
-        program, part, g = direct.kept.program, direct.part, direct.code.graph
+        program, part, g = direct.kept.recorded, direct.part, direct.code.graph
         self.direction, self.size = direct.zeros, size
         self.is_input = [leaf.chosen for leaf in direct.kept.signature.leaves]
         self.arguments, self.captured, self.constants = program.arguments, program.captured, program.constants

@@ -40,6 +40,8 @@ class Observations(LibraryBound):
     ------
     DataError
         If data are infinite.
+    ArgumentError
+        If `vmap` or a recording hides the data.
 
     See Also
     --------
@@ -65,6 +67,11 @@ class Observations(LibraryBound):
             raise ShapeError(f"y: shape {y.shape}; wanted (n,) or (n, p) with n and p at least 1, time first")
         self.labels = labels_of(given, shape)
         host = value(y)
+        if isinstance(host, Variable):
+            raise ArgumentError(
+                "y: vmap and recording hide the data, of which the filter reads what is missing; loop over "
+                "the series, or give them to fit_many"
+            )
         self.xp: ModuleType = xp_of(host)
         host = to_host(host)
         if host.dtype.kind != "f":

@@ -287,10 +287,14 @@ class KernelGroup:
                 self._require_affine(self.affine, numpy.concatenate([starts[0], r.x], axis=1))
             natural, errors = self._natural(r.x, r.hessian)
             flat, message = ~r.hessian.any(axis=(1, 2)), r.message.astype(object)
+        idle = ~r.hessian.any(axis=2) & (r.gradient == 0).T & (r.x == starts).any(axis=0).T
+        for b in numpy.flatnonzero(idle.any(axis=1)):
+            names = ", ".join([p.names[k] for k in numpy.flatnonzero(idle[b])])
+            message[b] = f"the log-likelihood does not depend on {names} there"
         message[flat] = (
             "its observed values do not determine the parameters: the log-likelihood does not depend on them"
         )
-        converged = r.converged & ~flat
+        converged = r.converged & ~flat & ~idle.any(axis=1)
         errors[~converged] = numpy.nan
         for whole, part in zip(found, (natural, errors, -r.fun, converged, r.x.T, message), strict=True):
             whole[self.here] = part

@@ -40,6 +40,14 @@ def stored(x):
     return A * A + 1.0
 
 
+def stored_columns(x):
+    A = square(x).copy()
+    A[:, 1] += A[:, 0] * x[2]
+    A[0], A[..., :1] = A[1] * 2, x[2:].reshape(2, 1)
+    A[0, 1] *= x[0]
+    return A
+
+
 def of_eigenvectors(x):
     w, V = np.linalg.eigh(square(x) + square(x).T)
     return V * np.diag(w**2) * V.T
@@ -56,6 +64,7 @@ PROGRAMS = {
     "a loop over rows": lambda x: sum([(row * row.T)[0, 0] for row in square(x)]),
     "a quadratic form": lambda x: float((square(x)[:, 0].T * M * square(x)[:, 1]).item()),
     "stored": stored,
+    "stored columns": stored_columns,
     "numpy.linalg": lambda x: (
         np.linalg.solve(square(x), M) * np.linalg.inv(square(x)) + np.linalg.det(square(x))
     ),
@@ -92,3 +101,12 @@ def test_programs(name):
     np.testing.assert_allclose(tg.jvp(f, (X,), (v,))[1], gradient @ v, rtol=1e-10, atol=1e-12)
     bent = (tg.grad(f)(X + h * v) - tg.grad(f)(X - h * v)) / (2 * h)
     np.testing.assert_allclose(tg.hvp(f, X, v), bent, rtol=1e-7, atol=1e-7)
+
+
+def test_a_column_takes_no_row():
+    def f(x):
+        square(x)[:, 1] = x[:2]
+
+    for call in (f, tg.grad(f)):
+        with pytest.raises(ValueError):
+            call(X.copy())

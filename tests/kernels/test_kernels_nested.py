@@ -819,3 +819,29 @@ def test_bounds_that_are_no_whole_numbers():
     data = np.stack([n[:5], np.arange(5.0)])
     np.testing.assert_allclose(inside(np.array([2.0]), data), (2.0 ** taken[:5] * np.arange(5.0)).sum())
     assert kernels.loop(2.5, lambda i, s: s * 2, 1.0) == 4.0
+
+
+NO_NUMBER = {
+    "pow": lambda c, b: c**b * b,
+    "sqrt": lambda c, b: np.sqrt(c) * b,
+    "products": lambda c, b: np.log(c) * np.sqrt(c) * b * b,
+}
+
+
+@pytest.mark.parametrize("u", NO_NUMBER.values(), ids=NO_NUMBER)
+def test_a_number_that_several_branches_leave_out(u):
+    """It is nan here and is used twice; to second order, and in loops, its derivatives meet each other too."""
+
+    def value(c, b):
+        y = u(c, b)
+        return np.where(c > 0, y * np.sin(b), b) ** 2 + np.where(c > 0.1, y * y, b)
+
+    theta, ones = np.array([[-1.2], [0.7]]), np.ones(1)
+    first, second = [[0.0], [2 * 0.7 + 1]], [[[0.0, 0.0], [0.0, 2.0]]]
+    step = lambda c, theta, y: (c, value(c, theta[1]))
+    for k, data in (
+        (kernels.likelihood(lambda theta, y: value(*theta)), ones),
+        (kernels.recursion(lambda theta: theta[0], step), ones[None]),
+    ):
+        np.testing.assert_allclose(k.grad(theta, data), first, rtol=1e-14)
+        np.testing.assert_allclose(k.hessian(theta, data), second, rtol=1e-14)

@@ -3,6 +3,7 @@ Jacobian and of the Hessian, in both scopes, and values are those of the dense d
 
 import numpy as np
 import pytest
+import scipy.linalg
 from cases import all_cases
 
 import tapegrad as tg
@@ -78,3 +79,44 @@ def test_some_operations():
 @pytest.mark.parametrize("first", range(20))
 def test_all_operations(first):
     judged(all_cases()[first::20])
+
+
+UNKNOWNS = 6  # from 5 on, a replay factors a matrix once for several systems
+LAPLACE = np.diag(np.full(UNKNOWNS, 3.0)) - np.diag(np.ones(UNKNOWNS - 1), 1)
+VALUES_ALONE = {
+    "two systems": lambda x: np.linalg.solve(LAPLACE, np.sin(np.linalg.solve(LAPLACE, x))),
+    "a system and its transpose": lambda x: np.linalg.solve(LAPLACE, x) * np.linalg.solve(LAPLACE.T, x**2),
+    "a computed matrix": lambda x: np.linalg.solve(
+        np.diag(x + 4) + LAPLACE, np.linalg.solve(np.diag(x + 4) + LAPLACE, x**3)
+    ),
+    "a mask beside systems": lambda x: np.where(
+        np.linalg.solve(LAPLACE, x) > 0.1, x, np.linalg.solve(LAPLACE, x[::-1]) ** 2
+    ),
+    "eigvals": lambda x: np.sort(np.linalg.eigvals(LAPLACE.T + np.diag(x * 3)).real),
+    "eig": lambda x: np.abs(np.linalg.eig(LAPLACE + np.outer(x, x))[1][:, 0]),
+    "scipy eigvals": lambda x: np.abs(scipy.linalg.eigvals(LAPLACE + np.outer(x, x[::-1]))),
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("f", VALUES_ALONE.values(), ids=VALUES_ALONE)
+def test_a_recording_of_values_tells_what_they_depend_on(f):
+    """The recording may hold operations without rules, where those with rules give the same values."""
+    x = np.linspace(0.2, 1.4, UNKNOWNS) ** 2
+    J = tg.jacobian(f)(x)
+    assert (J != 0).any()
+    plan = tg.sparse.prepare_jacobian(f, x)
+    holds(plan.pattern, J, "Jacobian")
+    for z in (x, 1.1 * x):
+        close(plan(z).toarray(), tg.jacobian(f)(z), "Jacobian")
+
+    def square(x):
+        return (f(x) ** 2).sum()
+
+    close(tg.sparse.hessian(square, x).toarray(), tg.hessian(square)(x), "Hessian")
+
+
+def test_steps_add_nothing_to_a_pattern():
+    x = np.array([0.3, 1.2, -0.7, 2.1])
+    for step in (np.floor, np.round, np.sign, np.trunc, lambda z: z // 0.3, np.argsort, np.isfinite):
+        assert tg.sparse.pattern(lambda x, step=step: step(x)[::-1] * x, x).nnz == len(x)

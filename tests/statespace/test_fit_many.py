@@ -7,6 +7,7 @@ from test_compiled_filter import level, structural
 
 import tapegrad as tg
 from tapegrad import statespace as ss
+from tapegrad.errors import DataError
 
 LEVEL = {"noise": 1.0, "level": 1.0}
 
@@ -205,6 +206,34 @@ def test_a_series_that_says_nothing_has_not_converged():
     r = ss.fit_many(level, [Y[0], [1.0], Y[2]], LEVEL, ss.positive())
     assert r.converged.tolist() == [True, False, True] and "do not determine" in r.message[1]
     assert np.isnan(r.standard_errors[1]).all() and np.isfinite(r.standard_errors[[0, 2]]).all()
+
+
+def test_data_that_a_transform_hides_are_refused():
+    Y = walks(2, 12)
+
+    def loglik(y):
+        return ss.loglik(ss.local_level(0.5, 0.3), y)
+
+    with pytest.raises(tg.errors.ArgumentError, match="hide the data"):
+        tg.vmap(loglik)(Y)
+
+
+def test_a_parameter_without_effect_is_named():
+    """Where the search began and ended, the transition is a constant."""
+
+    def build(p):
+        T = np.maximum(0.3 * p["slope"], 0.2)
+        return ss.LinearGaussian(T, 1.0, 1.0, p["noise"], start=ss.Start(0.0, 10.0))
+
+    start = {"slope": 0.4, "noise": 1.0}
+    Y = walks(2, 40)
+    r = ss.fit_many(build, Y, start, ss.positive())
+    assert not r.converged.any() and np.isnan(r.standard_errors).all()
+    assert all(["does not depend on slope" in text for text in r.failures.values()])
+    with pytest.raises(DataError, match="slope"):
+        ss.fit(build, Y[0], start, ss.positive())
+    start["slope"] = 2.0
+    assert_as_one_by_one(ss.fit_many(build, Y, start, ss.positive()), build, Y, start, ss.positive())
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,15 @@ def dependents(g: Graph, outs: list[int], on: set[int]) -> set[int]:
     return found
 
 
+def sum_of_adjoints(g: Graph, a: int, b: int) -> int:
+    """Return a + b, as zero where np.where takes neither: products with it are zero there, whatever their
+    other factor is (`Graph.mul`)."""
+    total, one, other = g.add(a, b), g.taken(a), g.taken(b)
+    if one is None or other is None or g.shape[total]:
+        return total
+    return g.select(g.either(one, other), total, g.zero)
+
+
 class Adjoints(dict):
     """node -> its adjoint so far; one number stands for all elements of a block."""
 
@@ -127,7 +136,7 @@ class Adjoints(dict):
 
     def include(self, i: int, bar: int) -> None:
         if bar != self.g.zero:
-            self[i] = self.g.add(self[i], bar) if i in self else bar
+            self[i] = sum_of_adjoints(self.g, self[i], bar) if i in self else bar
 
     def sweep(self, order: list[int], active: set[int], outside: bool = False, whole: bool = True) -> None:
         """Pull the adjoints of these nodes, given in descending order, to their operands.

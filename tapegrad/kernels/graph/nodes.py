@@ -284,13 +284,23 @@ class Graph(Blocks):
         c, u, v = self.args[s]
         return self.select(c, self.mul(u, x), self.mul(v, x))
 
+    def taken(self, i: int) -> int | None:
+        """Return the condition outside of which `select` makes a number zero; None: there is none."""
+        if self.op[i] != "select" or self.zero not in self.args[i][1:]:
+            return None
+        c, u, v = self.args[i]
+        c, x = (c, u) if v == self.zero else (self.negation(c), v)
+        inner = self.taken(x)
+        return c if inner is None else self.both(c, inner)
+
     def times0(self, a: int, b: int) -> int:
         """Return a b, and zero where a is zero, whatever b is (`gated`)."""
-        return (
-            self.mul(a, b)
-            if self.value(a) is not None or self.value(b) is not None
-            else self.raw("times0", a, b)
-        )
+        if self.value(a) is not None or self.value(b) is not None:
+            return self.mul(a, b)
+        if self.taken(a) is not None:
+            c, u, v = self.args[a]
+            return self.select(c, self.times0(u, b), self.times0(v, b))
+        return self.raw("times0", a, b)
 
     def neg(self, a: int) -> int:
         c = self.value(a)
