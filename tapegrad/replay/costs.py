@@ -114,12 +114,16 @@ PARTS = 16  # parts, at most
 MATRIX_BYTES = 3 << 20  # bytes of a matrix for which a loop over its rows pays
 COLUMNS = 6  # columns below which they are done one by one
 
-# Time, in ns.
+# Time, in ns of one thread.
 
-WRITTEN_INSTRUCTION_NS = 2e4  # of replays that pay for the text of an instruction, which takes half and more
+# Replays that pay for a text have cost about two and a half times as much as it does: until then they may
+# take no more than 1.2 times as long as calls as they are.
+WRITTEN_KIND_NS = 1.2e5  # of replays that pay for an instruction unlike the others
+WRITTEN_INSTRUCTION_NS = 1e4  # for each instruction
+WRITTEN_ELEMENT_NS = 30  # for an element that is laid out in a block
+LOADING_NS = 6e7  # for the modules that write texts, in a process that has none yet
 WRITTEN_AGAIN_NS = 6e3  # of an instruction of a text that is written anew
 RECORDED_CALLS = 8  # calls as they are that take as long as a recorded one, at least
-WRITTEN_ELEMENT_NS = 50  # to lay out an element in a block
 COMPILE_NS = 1e8  # that the compilation of the groups of a function may take
 LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip
 TEXT_ELEMENT_NS = 0.5  # of an element of an instruction of the text
