@@ -268,7 +268,7 @@ class CachedProgram:
             if not emitter.is_repeated(self.kinds):
                 self.due = EMITTED_REPLAY
                 return
-        if self.emitted is None and not wanted:
+        if self.emitted is None:
             self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
         self.kinds = None
         if self.compile == "auto":
@@ -281,7 +281,7 @@ class CachedProgram:
         if wanted:
             kinds = None if self.emitted is None else self.emitted.kinds
             made = emitter.compiled_program(program, kinds=kinds)
-            if self.compile == "auto" and not self.joint:
+            if not self.joint and (made.groups or made.loops):
                 self.trial = [(each, []) for each in (self.emitted, made)]
             self.emitted = made
 
@@ -295,7 +295,7 @@ class CachedProgram:
         found = text.run(*values)
         seconds.append(time.thread_time() - begin)
         if self.trial and len(trial[-1][1]) >= TRIED_REPLAYS:
-            self.emitted, self.trial = min(trial, key=lambda each: min(each[1]))[0], []
+            self.emitted, self.trial = min(trial, key=lambda each: min(each[1], default=0.0))[0], []
         return found
 
     def refuse(self) -> None:

@@ -33,6 +33,7 @@ from .costs import (
     CALL_NS,
     CALLS_NAMED,
     COLUMNS,
+    COMPILED_FUNCTION_NS,
     COMPUTED_INDEX_NS,
     COSTLY_OPERATIONS,
     GROUP_SHARE_NS,
@@ -51,7 +52,7 @@ from .interpreter.arena import Arena
 from .interpreter.blocks import InstructionBlock
 from .interpreter.instruction_kinds import InstructionKinds, block_ranges
 from .interpreter.loop_rerolling import is_small, reroll_blocks
-from .interpreter.machine_code import slow_element_ns
+from .interpreter.machine_code import LIBM
 from .interpreter.program_loops import is_all, program_loops
 from .program import HEARD, Program, guard_holds, setting_of
 from .record.instructions import GROUP, PART, Instruction, is_pure, ufunc_of
@@ -155,7 +156,8 @@ class EmittedProgram:
                 if i.prim in COMPUTED_INDICES:
                     within = alone = COMPUTED_INDEX_NS
                 elif self.is_costly(i):
-                    within, alone = slow_element_ns(i.prim), SLOW_ELEMENT_NS
+                    alone = SLOW_ELEMENT_NS
+                    within = COMPILED_FUNCTION_NS if i.prim.name in LIBM else alone
                 saved += inside * (within * size - GROUP_SHARE_NS) + (count - inside) * alone * size
         return max(saved, 0.0) + REREAD_BYTE_NS * self.read_again()
 

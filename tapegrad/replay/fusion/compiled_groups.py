@@ -30,7 +30,6 @@ from ..costs import (
     SUMMED_ROW_NS,
     WRITE_NS,
 )
-from ..interpreter.machine_code import slow_element_ns
 from ..record.instructions import ufunc_of
 from ..record.settings_keys import settings_key
 from ..scalar_graph import Exact, of_truth
@@ -98,9 +97,7 @@ class Group:
                     else math.prod(d.shape if k in self.sums else self.shown[k][1])
                 )
                 if k in self.kinds.within:
-                    each = BLOCK_ELEMENT_NS
-                    if d.cost >= COSTLY_OPERATIONS:
-                        each = slow_element_ns(d.i.prim) if type(d) is Element else SLOW_ELEMENT_NS
+                    each = BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS
                     if isinstance(d, Indexed):
                         each = BLOCK_INDEX_NS if d.counts == [None] else COMPUTED_INDEX_NS
                     saved += BLOCK_ROW_NS + each * size

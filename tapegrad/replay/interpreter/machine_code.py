@@ -20,7 +20,6 @@ from typing import Any
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
-from ..costs import COMPILED_FUNCTION_NS, SLOW_ELEMENT_NS
 from .foreign_calls import (
     CHECKED_AT_ONCE,
     WIDE_BITS,
@@ -162,11 +161,6 @@ WIDTH = {
     name: CALL_ROW if name == "called" else ROW if name in FUNCTIONS or name == "loop" else SHORT_ROW
     for name in NUMBER
 }
-
-
-def slow_element_ns(prim: Any) -> float:
-    """About how many ns an element of a costly operation takes longer than in a compiled loop."""
-    return COMPILED_FUNCTION_NS if prim.name in LIBM else SLOW_ELEMENT_NS
 
 
 def row_of(name: str, *fields: int) -> tuple:
