@@ -281,7 +281,8 @@ class CachedProgram:
         if wanted:
             kinds = None if self.emitted is None else self.emitted.kinds
             made = emitter.compiled_program(program, kinds=kinds)
-            if not self.joint and (made.groups or made.loops):
+            # (a device goes on when its launch has returned)
+            if not self.joint and not program.on_device and (made.groups or made.loops):
                 self.trial = [(each, []) for each in (self.emitted, made)]
             self.emitted = made
 

@@ -128,7 +128,7 @@ class EmittedProgram:
         they cost; or, where there are loops only, calls of the function as it is would have cost as much as
         what was spent and the loops.  `compiling`: ns that the machine code of groups takes; `spent`: on
         calls so far; `call`: of a call as it is."""
-        if any([shown[0] is False for shown in self.shown.values()]):
+        if self.program.on_device:
             return math.inf  # kernels for a device are made when they are asked for
         loops = [loop for found in self.rolled.values() for loop in found if is_small(loop)]
         looped = sum([loop.stop - loop.start for loop in loops])
