@@ -50,9 +50,8 @@ from .costs import (
 from .instruction_table import END, InstructionTable
 from .interpreter.arena import Arena
 from .interpreter.blocks import InstructionBlock
-from .interpreter.instruction_kinds import InstructionKinds, block_ranges
+from .interpreter.instruction_kinds import InstructionKinds, block_ranges, has_own_function
 from .interpreter.loop_rerolling import is_small, reroll_blocks
-from .interpreter.machine_code import LIBM
 from .interpreter.program_loops import is_all, program_loops
 from .program import HEARD, Program, guard_holds, setting_of
 from .record.instructions import GROUP, PART, Instruction, is_pure, ufunc_of
@@ -157,7 +156,7 @@ class EmittedProgram:
                     within = alone = COMPUTED_INDEX_NS
                 elif self.is_costly(i):
                     alone = SLOW_ELEMENT_NS
-                    within = COMPILED_FUNCTION_NS if i.prim.name in LIBM else alone
+                    within = COMPILED_FUNCTION_NS if has_own_function(i) else alone
                 saved += inside * (within * size - GROUP_SHARE_NS) + (count - inside) * alone * size
         return max(saved, 0.0) + REREAD_BYTE_NS * self.read_again()
 
