@@ -83,7 +83,7 @@ def compared(jobs):
 def prepared_once():
     """Loads the compiler and the interpreter, which a process needs once."""
     x = np.ones(200)
-    p = tg.prepare(lambda x: (np.sin(x) * x).sum(), x)
+    p = tg.prepare(lambda x: (np.sin(x) * x).sum(), x, compile=True)
     for _ in range(4):
         p.value_and_grad(x)
 

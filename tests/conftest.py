@@ -16,6 +16,7 @@ from sealed import Sealed, sealed
 
 from tapegrad._core.reverse import Tape
 from tapegrad.kernels.launch import host
+from tapegrad.replay import cached_program
 from tapegrad.replay.cached_program import CachedProgram
 
 try:
@@ -80,9 +81,12 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(autouse=True)
 def written_at_once(monkeypatch):
-    """The text of a prepared function is written for its second replay, so that tests see it.  By default it
-    waits until the replays so far have cost as much (tests/replay/test_replay_told.py)."""
+    """The text of a prepared function is written for its second replay, and the compiled one stays, so that
+    tests see them.  By default it waits for what it costs, and the faster one stays
+    (tests/replay/test_replay_told.py)."""
     monkeypatch.setattr(CachedProgram, "writing_cost", 0.0)
+    monkeypatch.setattr(cached_program, "LOADING_NS", 0.0)
+    monkeypatch.setattr(cached_program, "TRIED_REPLAYS", 0)
 
 
 @pytest.fixture(autouse=True)

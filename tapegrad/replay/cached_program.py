@@ -30,11 +30,13 @@ from .costs import (
     EMITTED_REPLAY,
     GRAPHED_REPLAY,
     GROUP_REFUSALS,
+    LOADING_NS,
     RECORDED_CALLS,
     REPEATED_INSTRUCTIONS,
     TRIED_REPLAYS,
     WRITTEN_ELEMENT_NS,
     WRITTEN_INSTRUCTION_NS,
+    WRITTEN_KIND_NS,
 )
 from .cuda_graph import CudaGraph, unfit
 from .program import HEARD, Program
@@ -237,24 +239,31 @@ class CachedProgram:
         return tuple(results) if self.several else with_leaves(program.tree, iter(results))
 
     def is_paid(self) -> bool:
-        """Return whether the replays so far have cost as much as writing the text. Ranks write together."""
+        """Return whether the replays so far have cost so much that the text may be written. Ranks write
+        together."""
         asked = self.compile is True or self.cuda_graph or self.joint
         asked = asked or self.emitted is not None or self.due < EMITTED_REPLAY
-        return bool(asked) or self.spent >= self.writing_cost
+        if asked or self.spent < self.writing_cost:
+            return bool(asked)
+        return EMITTER in sys.modules or self.spent >= self.writing_cost + LOADING_NS
 
     @functools.cached_property
     def writing_cost(self) -> float:
-        """About how many ns the text takes."""
-        sizes = [math.prod(shown[1]) for shown in self.program.shown.values()]
-        return WRITTEN_INSTRUCTION_NS * len(self.program.numbers) + WRITTEN_ELEMENT_NS * sum(
-            [size for size in sizes if size <= BLOCK_ELEMENTS]
+        """How many ns of replays pay for the text."""
+        program = self.program
+        kinds = {(id(w), id(program.shown[k])) for k, w in zip(program.numbers, program.what, strict=True)}
+        sizes = [math.prod(shown[1]) for shown in program.shown.values()]
+        return (
+            WRITTEN_KIND_NS * len(kinds)
+            + WRITTEN_INSTRUCTION_NS * len(program.numbers)
+            + WRITTEN_ELEMENT_NS * sum([size for size in sizes if size <= BLOCK_ELEMENTS])
         )
 
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
         with scope_block():
             CollectorPause()
-            self.written(time.perf_counter_ns())
+            self.written(time.thread_time_ns())
 
     def written(self, begin: int) -> None:
         emitter, program = load(EMITTER), self.program
@@ -264,11 +273,11 @@ class CachedProgram:
             if not emitter.is_repeated(self.kinds):
                 self.due = EMITTED_REPLAY
                 return
-        if self.emitted is None and not wanted:
+        if self.emitted is None:
             self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
         self.kinds = None
         if self.compile == "auto":
-            spent = self.recording + self.spent + time.perf_counter_ns() - begin
+            spent = self.recording + self.spent + time.thread_time_ns() - begin
             # ranks take the same text, so that their bits agree: no time that one of them measured counts
             times = () if self.joint else (spent, self.recording / RECORDED_CALLS)
             after = self.emitted.worthwhile(COMPILE_NS, *times)
@@ -277,7 +286,8 @@ class CachedProgram:
         if wanted:
             kinds = None if self.emitted is None else self.emitted.kinds
             made = emitter.compiled_program(program, kinds=kinds)
-            if self.compile == "auto" and not self.joint:
+            # (a device goes on when its launch has returned)
+            if not self.joint and not program.on_device and (made.groups or made.loops):
                 self.trial = [(each, []) for each in (self.emitted, made)]
             self.emitted = made
 
@@ -287,11 +297,11 @@ class CachedProgram:
         if not trial:
             return self.emitted.run(*values)
         text, seconds = min(trial, key=lambda each: len(each[1]))
-        begin = time.perf_counter()
+        begin = time.thread_time()
         found = text.run(*values)
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.thread_time() - begin)
         if self.trial and len(trial[-1][1]) >= TRIED_REPLAYS:
-            self.emitted, self.trial = min(trial, key=lambda each: min(each[1]))[0], []
+            self.emitted, self.trial = min(trial, key=lambda each: min(each[1], default=0.0))[0], []
         return found
 
     def refuse(self) -> None:
@@ -354,10 +364,10 @@ class CachedProgram:
         if anew:
             for x, state in before:
                 restore(x, state)
-            begin = time.perf_counter_ns()
+            begin = time.thread_time_ns()
             try:
                 found = program.run(values)
-                self.spent += time.perf_counter_ns() - begin
+                self.spent += time.thread_time_ns() - begin
             except RankError:
                 raise
             except Exception as error:

@@ -4,14 +4,18 @@ decides which way is taken.
 They choose between ways that give the same numbers, up to rounding.  Times are those of a model of the costs:
 nothing is measured when a program runs."""
 
+import functools
+
 import numpy as np
 
 
-def slow_element_ns() -> float:
-    """NumPy has loops of vectors for `exp` and its like with AVX-512 only."""
-    found = np.lib.introspect.opt_func_info(func_name="^exp$", signature="float64")
-    ways = [of_types["current"] for of_types in found.get("exp", {}).values()]
-    return 0.5 if any(["512" in way or "V4" in way for way in ways]) else 5.0
+@functools.cache
+def has_vector_loop(name: str) -> bool:
+    """Return whether NumPy does several elements of this function at once: `exp` and its like with AVX-512
+    only."""
+    found = np.lib.introspect.opt_func_info(func_name=f"^{name}$", signature="float64")
+    ways = [of_types["current"] for of_types in found.get(name, {}).values()]
+    return any(["512" in way or "V4" in way for way in ways])
 
 
 # Which program is used: counts of recordings and replays.
@@ -27,7 +31,7 @@ VAIN_RECORDINGS = 7  # such recordings, before the function runs as it is
 LONG_INSTRUCTIONS = 2000  # of a program whose recording takes long: 10 ms and more
 CALLS_PER_RECORDING = 8  # calls that take about as long as a recording
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
-TRIED_REPLAYS = 5  # of each of two texts, after which the faster one stays
+TRIED_REPLAYS = 8  # of each of two texts, after which the faster one stays
 TOLD_CALLS = 3  # calls run as they are for one reason, before a warning tells it
 CALLS_NAMED = 5  # operations that a report names, of those that Python does
 OPENED_ELEMENTS = 512  # of an operation that is recorded as those that it is made of
@@ -110,12 +114,16 @@ PARTS = 16  # parts, at most
 MATRIX_BYTES = 3 << 20  # bytes of a matrix for which a loop over its rows pays
 COLUMNS = 6  # columns below which they are done one by one
 
-# Time, in ns.
+# Time, in ns of one thread.
 
-WRITTEN_INSTRUCTION_NS = 2e4  # of replays that pay for the text of an instruction, which takes half and more
+# Replays that pay for a text have cost about two and a half times as much as it does: until then they may
+# take no more than 1.2 times as long as calls as they are.
+WRITTEN_KIND_NS = 1.2e5  # of replays that pay for an instruction unlike the others
+WRITTEN_INSTRUCTION_NS = 1e4  # for each instruction
+WRITTEN_ELEMENT_NS = 30  # for an element that is laid out in a block
+LOADING_NS = 6e7  # for the modules that write texts, in a process that has none yet
 WRITTEN_AGAIN_NS = 6e3  # of an instruction of a text that is written anew
 RECORDED_CALLS = 8  # calls as they are that take as long as a recorded one, at least
-WRITTEN_ELEMENT_NS = 50  # to lay out an element in a block
 COMPILE_NS = 1e8  # that the compilation of the groups of a function may take
 LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip
 TEXT_ELEMENT_NS = 0.5  # of an element of an instruction of the text
@@ -126,7 +134,8 @@ COMPUTED_INDEX_NS = 2.0  # of an element at an index that is computed, in a bloc
 LOOPED_ROW_NS = 20  # of one of a trip, beside one of a compiled loop
 REREAD_BYTE_NS = 0.06  # of a byte of a matrix that is read once more
 GROUP_SHARE_NS = 500  # that an instruction of a block has to save, for its share of the call of a group
-SLOW_ELEMENT_NS = slow_element_ns()  # of an element of a costly operation within a block
+SLOW_ELEMENT_NS = 0.5 if has_vector_loop("exp") else 5.0  # of an element of a costly operation
+COMPILED_FUNCTION_NS = 0.5  # the same of `exp` and its like within a block, beside one in a compiled loop
 CALL_NS = 600  # of a call of NumPy
 WRITE_NS = 1500  # of a write into a region
 SUMMED_ROW_NS = 10  # of a row that NumPy adds up

@@ -33,6 +33,7 @@ from .costs import (
     CALL_NS,
     CALLS_NAMED,
     COLUMNS,
+    COMPILED_FUNCTION_NS,
     COMPUTED_INDEX_NS,
     COSTLY_OPERATIONS,
     GROUP_SHARE_NS,
@@ -49,7 +50,7 @@ from .costs import (
 from .instruction_table import END, InstructionTable
 from .interpreter.arena import Arena
 from .interpreter.blocks import InstructionBlock
-from .interpreter.instruction_kinds import InstructionKinds, block_ranges
+from .interpreter.instruction_kinds import InstructionKinds, block_ranges, has_own_function
 from .interpreter.loop_rerolling import is_small, reroll_blocks
 from .interpreter.program_loops import is_all, program_loops
 from .program import HEARD, Program, guard_holds, setting_of
@@ -126,7 +127,7 @@ class EmittedProgram:
         they cost; or, where there are loops only, calls of the function as it is would have cost as much as
         what was spent and the loops.  `compiling`: ns that the machine code of groups takes; `spent`: on
         calls so far; `call`: of a call as it is."""
-        if any([shown[0] is False for shown in self.shown.values()]):
+        if self.program.on_device:
             return math.inf  # kernels for a device are made when they are asked for
         loops = [loop for found in self.rolled.values() for loop in found if is_small(loop)]
         looped = sum([loop.stop - loop.start for loop in loops])
@@ -154,7 +155,8 @@ class EmittedProgram:
                 if i.prim in COMPUTED_INDICES:
                     within = alone = COMPUTED_INDEX_NS
                 elif self.is_costly(i):
-                    within = alone = SLOW_ELEMENT_NS
+                    alone = SLOW_ELEMENT_NS
+                    within = COMPILED_FUNCTION_NS if has_own_function(i) else alone
                 saved += inside * (within * size - GROUP_SHARE_NS) + (count - inside) * alone * size
         return max(saved, 0.0) + REREAD_BYTE_NS * self.read_again()
 

@@ -284,7 +284,7 @@ class TransformForm:
         before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
         catches = warned() != "error" or may_catch(surroundings.environment.walk)
         written: list = []
-        begin = time.perf_counter_ns()
+        begin = time.thread_time_ns()
         try:
             with ErrorListener() as told:
                 recorded = Recording(
@@ -306,7 +306,7 @@ class TransformForm:
             return self.recorded(args, failed) if owner.on_change == "raise" else recorded.result()
         program = Program(recorded)
         if self.keeps(recorded, program, surroundings, told, failed):
-            recording = time.perf_counter_ns() - begin
+            recording = time.thread_time_ns() - begin
             kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint, recording)
             self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
         return recorded.result()

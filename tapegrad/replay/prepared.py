@@ -193,7 +193,7 @@ def prepare(
         What to do with a call that differs from the recordings.
     compile : bool or 'auto', default 'auto'
         Whether work on large arrays is compiled into loops: True at the second replay, False never, 'auto'
-        once the replays so far have cost about as much as compiling might.
+        once the replays so far have cost about as much as compiling might. The faster way then stays.
     shadow : bool, default True
         Whether derivatives follow what f captured.
     cuda_graph : bool, default False

@@ -199,6 +199,11 @@ class Program:
         return {k: looks[k][2 if k in views else 1] for k, n in enumerate(self.needed) if n} | self.factors
 
     @functools.cached_property
+    def on_device(self) -> bool:
+        """Are there arrays of CuPy?"""
+        return any([shown[0] is False for shown in self.shown.values()])
+
+    @functools.cached_property
     def steps(self) -> list:
         """How `run` does each instruction: (number, call, operands, does it write?, may the result lie in the
         memory of an operand?, the setting from here on, the values that it reads as the last)."""

@@ -18,13 +18,13 @@ from tapegrad.replay.fusion import compiled_groups
 from tapegrad.replay.interpreter import arena as _arena
 from tapegrad.replay.interpreter import blocks, instruction_kinds, row_writer
 from tapegrad.replay.interpreter.arena import arena_view, view_steps
-from tapegrad.replay.interpreter.foreign_calls import LOOPED, ufunc_loop
+from tapegrad.replay.interpreter.foreign_calls import ufunc_loop
 from tapegrad.replay.interpreter.machine_code import (
     CHECKED,
     IN_LINES,
+    LIBM,
     NUMBER,
     OPERATIONS,
-    OWN,
     PAIRED,
     ROUNDING,
     TABLED,
@@ -39,6 +39,7 @@ X = np.array([0.3, 0.7, 1.2, 0.4])
 @pytest.fixture(autouse=True)
 def blocks_that_do_not_pay(monkeypatch):
     monkeypatch.setattr(instruction_kinds, "TRANSFER_ROWS", 0)
+    monkeypatch.setattr(row_writer, "has_vector_loop", lambda name: False)
 
 
 def blocked(f, *points, inside=None):
@@ -545,8 +546,8 @@ OF_ROWS = {
         z: z - p))
     },
 }  # fmt: skip
-OF_ROWS |= {name: getattr(np, name) for name in (*OWN, *ROUNDING, "copysign")}
-WITHIN = {"addto": 1e-15, "muladd": 1e-15, "tanh_slope": 1e-15, "sin": 4e-16, "cos": 4e-16}
+OF_ROWS |= {name: getattr(np, name) for name in (*LIBM, *ROUNDING, "copysign")}
+WITHIN = {"addto": 1e-15, "muladd": 1e-15, "tanh_slope": 1e-15, **dict.fromkeys(LIBM, 4e-16)}
 
 
 @pytest.mark.parametrize("row", IN_LINES)
@@ -628,45 +629,85 @@ def run_of(block):
 # --- what others do: NumPy's loops, BLAS ---
 
 
-@pytest.mark.parametrize("name", LOOPED)
-def test_functions_along_lines_have_the_bits_of_numpy(name):
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("name", LIBM)
+def test_functions_along_lines_have_the_bits_of_numpy(name, vectors, monkeypatch):
+    """Where NumPy has loops of vectors, and in exact blocks."""
+    monkeypatch.setattr(row_writer, "has_vector_loop", lambda name: vectors)
     for shape, bad in (((4,), False), ((3, 37), False), ((2, 3, 9), True)):
         x = np.random.default_rng(0).uniform(0.1, 2.0, size=(*shape[:-1], shape[-1] + 2))
         x[..., 1] = np.nan if bad else 0.5
         block, (at, to) = bare_block(x, np.zeros(shape))
+        block.exact = not vectors
         block.row(name, to, at[..., :-2])
         assert [row[0] for row in block.rows] == [NUMBER["called"]]
         found, answer = run_of(block)
-        np.testing.assert_array_equal(found[to], LOOPED[name](x[..., :-2]))
+        np.testing.assert_array_equal(found[to], getattr(np, name)(x[..., :-2]))
         assert answer == bad
 
 
-@pytest.mark.parametrize("name", OWN)
+def along_line(name, x):
+    """The answer of a block with this row, and the result."""
+    block, (at, to) = bare_block(x, np.zeros(x.shape))
+    block.row(name, to, at)
+    assert [row[0] for row in block.rows] == [NUMBER[f"{name} 1"]]
+    found, answer = run_of(block)
+    return answer, found[to]
+
+
+@pytest.mark.parametrize("name", LIBM)
 def test_own_functions_along_lines(name):
-    """Within two units in the last place, also near zeros far out; nan is noted from 2^47 on, where others do
-    the work; the bits do not depend on the place in a line."""
-    rng, f = np.random.default_rng(0), getattr(np, name)
-    for x in (
-        rng.uniform(-4, 4, (3, 37)),
-        np.arange(40) * np.pi,
-        2.0 ** rng.uniform(-60, 46.9, 55),
-        np.full(7, 2.0**48),
-    ):
-        block, (at, to) = bare_block(x, np.zeros(x.shape))
-        block.row(name, to, at)
-        assert [row[0] for row in block.rows] == [NUMBER[f"{name} 1"]]
-        found, answer = run_of(block)
-        assert answer == (x.flat[0] >= 2.0**47) == np.isnan(found[to]).any()
-        if not answer:
-            np.testing.assert_array_less(np.abs(found[to] - f(x)), 2.0 * np.spacing(np.abs(f(x))) + 1e-300)
-    found = [run_of(row_of(name, np.full(n, 2.5)))[0][-1] for n in (4, 5, 6, 7, 9)]
+    """Within two units in the last place (tanh: three) of a longer type; the bits do not depend on the place
+    in a line."""
+    units = 3.0 if name == "tanh" else 2.0
+    rng, f, least = np.random.default_rng(0), getattr(np, name), -0.99 if name == "log1p" else -8.0
+    far = 2.0 ** rng.uniform(-60, 46.9 if name in ("sin", "cos") else 9.4, 55)
+    for x in (rng.uniform(least, 4, (3, 37)), rng.uniform(-0.1, 0.1, 41), np.arange(40) * np.pi, far):
+        x = np.abs(x) + 1e-3 if name == "log" else x
+        answer, found = along_line(name, x)
+        want = f(x.astype(np.longdouble))
+        assert not answer
+        np.testing.assert_array_less(np.abs(found - want), units * np.spacing(np.abs(f(x))) + 1e-300)
+    found = [along_line(name, np.full(n, 2.5))[1][-1] for n in (4, 5, 6, 7, 9)]
     assert len(set(found)) == 1
 
 
-def row_of(name, x):
-    block, (at, to) = bare_block(x, np.zeros(x.shape))
-    block.row(name, to, at)
-    return block
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("exp", 709.8),
+        ("expm1", 709.8),
+        ("cosh", 710.5),
+        ("log", 0.0),
+        ("log1p", -1.0),
+        ("sin", 2.0**48),
+        ("cos", 2.0**48),
+    ],
+)
+def test_what_own_functions_leave_to_numpy(name, least):
+    """What NumPy warns of, and angles from 2^47 on: one such element, in a vector and after it."""
+    for k in (1, 6):
+        x = np.full(7, 0.5)
+        x[k] = least
+        answer, found = along_line(name, x)
+        assert answer == 1 and np.isnan(found[k])
+
+
+@pytest.mark.parametrize("name", LIBM)
+def test_own_functions_of_infinite_numbers(name):
+    with np.errstate(invalid="ignore"):
+        for v in (np.inf, -np.inf, np.nan, -0.0):
+            x = np.full(7, 0.5)
+            x[[1, 6]] = v
+            if name == "log" and v == 0:
+                continue
+            answer, found = along_line(name, x)
+            np.testing.assert_array_equal(found[[1, 6]], getattr(np, name)(x[[1, 6]]))
+            if not np.isnan(found).any():
+                np.testing.assert_array_equal(
+                    np.signbit(found[[1, 6]]), np.signbit(getattr(np, name)(x[[1, 6]]))
+                )
+            assert answer == np.isnan(found).any()
 
 
 def test_a_loop_is_taken_only_for_float64():

@@ -6,6 +6,7 @@ import math
 import random
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -165,11 +166,11 @@ class Clock:
     def __init__(self, step):
         self.now, self.step = 0, step
 
-    def perf_counter_ns(self):
+    def thread_time_ns(self):
         self.now += self.step
         return self.now
 
-    perf_counter = staticmethod(time.perf_counter)
+    thread_time = staticmethod(time.thread_time)
 
 
 @pytest.mark.parametrize("replays", [2, 5, 17])
@@ -185,6 +186,18 @@ def test_the_text_waits_until_the_replays_have_cost_as_much(replays, monkeypatch
         assert (p.forms["grad"].programs[0].emitted is not None) == (k >= replays)
 
 
+def test_modules_that_write_texts_wait_too(monkeypatch):
+    """In a process that has none yet."""
+    monkeypatch.setattr(cached_program, "LOADING_NS", 4.0)
+    monkeypatch.setattr(cached_program, "EMITTER", "tapegrad.replay.unloaded")
+    kept = SimpleNamespace(compile="auto", cuda_graph=False, joint=0, emitted=None, due=2, writing_cost=3.0)
+    for kept.spent in (2, 3, 6, 7):
+        assert CachedProgram.is_paid(kept) == (kept.spent == 7)
+    monkeypatch.setattr(cached_program, "EMITTER", "sys")
+    for kept.spent in (2, 3):
+        assert CachedProgram.is_paid(kept) == (kept.spent == 3)
+
+
 def test_asked_for_it_is_written_at_once(monkeypatch):
     monkeypatch.setattr(CachedProgram, "writing_cost", math.inf)
     x = np.linspace(0.1, 1.0, 5)
@@ -194,16 +207,19 @@ def test_asked_for_it_is_written_at_once(monkeypatch):
     assert p.forms["grad"].programs[0].emitted is not None
 
 
+@pytest.mark.parametrize("compile", ["auto", True])
 @pytest.mark.parametrize("faster", [0, 1])
-def test_the_faster_of_two_texts_stays(faster, monkeypatch):
+def test_the_faster_of_two_texts_stays(faster, compile, monkeypatch):
+    monkeypatch.setattr(cached_program, "TRIED_REPLAYS", TRIED_REPLAYS)
     x = np.linspace(0.1, 1.0, 2000)
     f = lambda x: (np.sin(x) * np.exp(x)).sum()
-    p = tg.prepare(f, x)
+    p = tg.prepare(f, x, compile=compile)
     for _ in range(3):
         p.grad(x)
     kept = p.forms["grad"].programs[0]
-    kept.due = kept.replays  # as if compiling had paid
-    monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, *ns: 0.0)
+    if compile == "auto":
+        kept.due = kept.replays  # as if compiling had paid
+        monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, *ns: 0.0)
     p.grad(x)
     assert len(kept.trial) == 2
     texts = [text for text, _ in kept.trial]

@@ -71,9 +71,8 @@ def _expm1_of_reduced(b: Any, r: Any) -> Any:
     return b.fma(p * r, r, r)
 
 
-def _clamped(b: Any, x: Any, low: float, high: float) -> Any:
-    inside = b.select(x < low, low, b.select(x > high, high, x))
-    return b.select(b.isnan(x), 0.0, inside)
+def _outside(b: Any, x: Any, low: float, high: float) -> Any:
+    return (x < low) | (x > high) | b.isnan(x)
 
 
 def _halved_powers(b: Any, k: Any, minus: int) -> tuple:
@@ -87,11 +86,12 @@ def emit_exponential(b: Any, x: Any, low: float, high: float, reduced: Any = _re
     """Return 2^-minus e^x, or a power of 2 or 10 with another `reduced`.
 
     The result is 0 below `low` and infinite above `high`."""
-    k, r = reduced(b, _clamped(b, x, low, high))
+    outside = _outside(b, x, low, high)
+    k, r = reduced(b, b.select(outside, 0.0, x))
     p = 1.0 + _expm1_of_reduced(b, r)
     half, rest = _halved_powers(b, k, minus)
-    y = b.select(x > high, math.inf, b.select(x < low, 0.0, p * half * rest))
-    return b.select(b.isnan(x), x, y)
+    end = b.select(x > high, math.inf, b.select(x < low, 0.0, x))
+    return b.select(outside, end, p * half * rest)
 
 
 @elementary_function()
@@ -121,7 +121,7 @@ def emit_exp10(b: Any, x: Any) -> Any:
 def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
     """Return 2^-minus (e^x - 1)."""
     one = 2.0**-minus
-    k, r = _reduced(b, _clamped(b, x, low, high))
+    k, r = _reduced(b, b.select(_outside(b, x, low, high), 0.0, x))
     s, t = _halved_powers(b, k, minus)
     p = _expm1_of_reduced(b, r)
     y = b.select(k > (1000.0 if b.bits == 64 else 100.0), (p + 1.0) * s * t, b.fma(p, s * t, s * t - one))

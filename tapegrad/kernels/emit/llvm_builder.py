@@ -24,12 +24,13 @@ FORMS = {"": {
     "select": "select {self.B} {a}, {self.T} {b}, {self.T} {c}",
     "choose": "select {self.B} {a}, {self.B} {b}, {self.B} {c}", "and_": "and {self.B} {a}, {b}",
     "or_": "or {self.B} {a}, {b}",
-    "to_int": "fptosi {self.T} {a} to {self.I}", "from_int": "sitofp {self.I} {a} to {self.T}",
     "to_bits": "bitcast {self.T} {a} to {self.I}", "from_bits": "bitcast {self.I} {a} to {self.T}",
     "odd": "trunc {self.I} {a} to {self.B}",
     "integer": "{a} {self.I} {b}, {c}",
 }}  # fmt: skip
 WIDE = '"prefer-vector-width"="512"'  # attribute of functions that may use the widest registers
+# A double of this size, with its bits: added to a whole number, it leaves that in the last bits.
+WHOLE, BITS_OF_WHOLE = 1.5 * 2.0**52, 0x4338000000000000
 COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
 
@@ -121,6 +122,19 @@ class Builder(TextBuilder, forms=FORMS):
 
     def not_(self, a):
         return self(f"xor {self.B} {a}, {self.splat('i1', 'true')}")
+
+    def to_int(self, a):
+        """Return whole numbers below 2^51 in absolute value as integers. (Processors before AVX-512 have no
+        instruction for vectors of doubles.)"""
+        if self.bits == 32 or self.W == 1:
+            return self(f"fptosi {self.T} {a} to {self.I}")
+        return self.iadd(self.to_bits(self.add(a, self.c(WHOLE))), -BITS_OF_WHOLE)
+
+    def from_int(self, a):
+        """Return the reverse of `to_int`."""
+        if self.bits == 32 or self.W == 1:
+            return self(f"sitofp {self.I} {a} to {self.T}")
+        return self.sub(self.from_bits(self.iadd(a, BITS_OF_WHOLE)), self.c(WHOLE))
 
     def iadd(self, a, n: int):
         return self.integer("add", a, self.ci(n))

@@ -43,9 +43,7 @@ class GroupDefinitions:
     def __init__(self, program: Program, small: int | None = None, others: Any = (), within: Any = ()):
         self.within = within  # what blocks would do else
         self.program, self.shown = program.with_constants(), dict(program.shown)
-        self.on_device = small is None and any(
-            [shown[0] is False for shown in self.shown.values()]
-        )  # arrays of CuPy then, and none of NumPy
+        self.on_device = small is None and program.on_device  # arrays of CuPy then, and none of NumPy
         self.code: Any = DeviceCode if self.on_device else GroupCode
         self.gain: Callable = worth if self.on_device else Group.gain
         self.extended = small is None  # with extremes and integers

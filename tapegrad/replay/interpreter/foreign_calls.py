@@ -16,8 +16,6 @@ import numpy as np
 from ..._core.registry import load
 from .strided_rows import EXPONENT, INFINITE, NO_NUMBER, PARAMETERS, SIZE, field
 
-# rows that NumPy's loop does along lines
-LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
 BLAS = {
     "dgemm": "blas",
     "dgemv": "blas",

@@ -21,7 +21,7 @@ from ..costs import (
 from ..instruction_table import END, InstructionTable, runs_of
 from ..program import Program
 from ..record.instructions import GROUP, PART, Instruction
-from .machine_code import interpreter
+from .machine_code import LIBM, interpreter
 from .placed_arrays import FLOAT_BITS, KINDS, products_of_stack
 from .placed_bodies import placed_body
 
@@ -173,6 +173,11 @@ def is_exact(v: Any) -> bool:
 def is_move(prim: Any) -> bool:
     """Does the operation but move elements, whatever they are?"""
     return prim is not READ and (prim.batch == "moves" or prim is copy.prim)
+
+
+def has_own_function(i: Instruction) -> bool:
+    """Is it `exp` or its like, of which blocks do several elements at once?"""
+    return i.name in LIBM
 
 
 def block_ranges(kinds: InstructionKinds) -> list:

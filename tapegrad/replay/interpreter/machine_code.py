@@ -43,9 +43,7 @@ from .strided_rows import (
     field,
 )
 
-LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
-# functions that NumPy has for one number at a time only: along lines they are those of the kernels
-OWN = ("sin", "cos")
+LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")  # along lines: those of the kernels
 # Operations: name -> the text that makes %r of %x, %y and %z, and of %old, what was there.
 CHECKED = {
     "add": "%r = fadd double %x, %y",
@@ -104,9 +102,17 @@ SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the res
 IN_LINES |= {
     row: RowFunction(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()
 }
+# An infinite value of a finite number is none here, for nothing tells the processor of it.
+OWN = """%t = call double @own_{name}(double %x)
+  %p = fmul double %x, 0.0
+  %q = fmul double %t, 0.0
+  %u = fcmp ord double %p, 0.0
+  %v = fcmp uno double %q, 0.0
+  %w = and i1 %u, %v
+  %r = select i1 %w, double %q, double %t"""
 IN_LINES |= {
-    f"{name} {way}": RowFunction(name, f"%r = call double @own_{name}(double %x)", way, False, True)
-    for name in OWN
+    f"{name} {way}": RowFunction(name, OWN.format(name=name), way, False, True)
+    for name in LIBM
     for way in WAYS[1]
 }
 SINGLE = {f"{name} one": name for name in BODIES}
@@ -416,7 +422,7 @@ def interpreter_text() -> str:
         *[checked_operation(name, body) for name, body in BODIES.items()],
         TANH_SLOPE,
         tanh_slopes(VECTOR_ELEMENTS),
-        *[own_function(name) for name in OWN],
+        *[own_function(name) for name in LIBM],
         *[f.text() for f in FUNCTIONS.values()],
     ]
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])

@@ -17,11 +17,11 @@ from ..costs import (
     BOX_ELEMENTS,
     LINE_ELEMENTS,
     TABLED_ELEMENTS,
+    has_vector_loop,
 )
 from .arena import INDEX_BYTES, Arena, zero_strides
 from .foreign_calls import (
     CALL_ARGUMENTS,
-    LOOPED,
     NO,
     blas_matrix,
     core_sizes,
@@ -35,7 +35,7 @@ from .foreign_calls import (
 )
 from .line_layouts import in_calls, in_lines, tabled_lines
 from .listed_rows import ListedRows
-from .machine_code import OWN, SINGLE, SUMMED, row_of
+from .machine_code import LIBM, SINGLE, SUMMED, row_of
 
 SINGLE_ROW = {name: row for row, name in SINGLE.items()}
 
@@ -89,11 +89,8 @@ class RowWriter:
         if to.size == 1:
             self.rows.append(row_of(SINGLE_ROW[name], 1, *[at.item() for at in (to, *operands)]))
             return
-        if to.size > LINE_ELEMENTS and name in LOOPED and self.call_loop(LOOPED[name], to, operands, "d->d"):
-            self.along += 1
-            return
-        if name in OWN and to.size > LINE_ELEMENTS and self.exact:
-            self.called(getattr(np, name), to, *operands, kind="d->d")  # ours give no number for large ones
+        if to.size > LINE_ELEMENTS and name in LIBM and (self.exact or has_vector_loop(name)):
+            self.called(getattr(np, name), to, *operands, kind="d->d")
             return
         if (
             to.size > LINE_ELEMENTS
