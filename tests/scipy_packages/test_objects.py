@@ -228,7 +228,9 @@ def test_importing_tapegrad_loads_none_of_them():
     assert "tapegrad._scipy" not in found
 
 
+PLAIN_LAW = scipy.stats.truncate(scipy.stats.Normal(mu=0.3, sigma=1.1), 0.2, 2.5)
 LAWS_OF_LAWS = {
+    "captured": lambda x: PLAIN_LAW.logpdf(x[0] * x[1] / 3) + PLAIN_LAW.cdf(x[2] / 2),
     "censored": lambda x: scipy.stats.weibull_min._penalized_nnlf(
         (x[1], 0.0, x[2]), scipy.stats.CensoredData(uncensored=x[:2], interval=[[0.1, 0.7]])
     ),
