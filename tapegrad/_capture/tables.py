@@ -9,6 +9,7 @@ import pandas
 from pandas.api.extensions import ExtensionArray, ExtensionDtype
 from pandas.api.indexers import check_array_indexer
 from pandas.core.construction import sanitize_array
+from pandas.core.window import ewm, rolling
 
 from .. import numpy as np
 from .._core.arrays import is_array
@@ -17,6 +18,7 @@ from .._core.scope import OPEN
 from .._core.variable import HANDLES
 from ..ops.shaping import nested_to_array
 from .builtin import PatchedModule
+from .table_windows import Aggregations
 
 
 class TrackedDtype(ExtensionDtype):
@@ -158,9 +160,12 @@ for _name in ("neg", "pos", "abs"):
 
 def column(x: Any) -> Any:
     """A column of a table, from an array that may be tracked."""
-    if type(x) in HANDLES and is_tracked(x) and layout_of(x).ndim == 1:
-        return TrackedColumn(np.array(x) if COPIES else x)
-    return x
+    if type(x) not in HANDLES or layout_of(x).ndim != 1:
+        return x
+    shared = not COPIES and layout_of(x).dtype.kind == "f"  # it may be given a tracked value later
+    if is_tracked(x) or shared:
+        return TrackedColumn(x if shared else np.array(x))
+    return values_of(x)
 
 
 COPIES = int(pandas.__version__.partition(".")[0]) > 2  # does pandas copy the arrays that it is given?
@@ -194,6 +199,17 @@ for _module in (pandas.core.frame, pandas.core.series, pandas.core.internals.con
     _module.sanitize_array = sanitized
 
 
+def float_values(x: Any, convert: Any = rolling.ensure_float64) -> Any:
+    """Pandas' own `ensure_float64`, which gives windows their values, of columns that may be tracked."""
+    return x.to_numpy() if isinstance(getattr(x, "array", None), TrackedColumn) else convert(x)
+
+
+rolling.ensure_float64 = float_values
+rolling.window_aggregations = ewm.window_aggregations = Aggregations(
+    rolling.window_aggregations, TrackedColumn
+)
+
+
 class TableClass:
     """A class of pandas, called with what may be tracked."""
 
@@ -201,7 +217,7 @@ class TableClass:
         self._theirs = theirs
 
     def __call__(self, data: Any = None, *args: Any, **settings: Any) -> Any:
-        if not holds_variable((data,), is_tracked):
+        if not holds_variable((data,)):
             return self._theirs(data, *args, **settings)
         if type(data) in HANDLES and self._theirs is pandas.DataFrame:
             return self.of_array(data, *args, **settings)
