@@ -18,7 +18,7 @@ import scipy.special
 
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import ArgumentError, DroppedDerivativeError, NoRuleError, ShapeError, TapegradError
-from .._core.foreign import argument
+from .._core.foreign import argument, holds_objects
 from .._core.lent_memory import lend
 from .._core.primitive import (
     ADD_AT,
@@ -363,16 +363,17 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     given = inputs
     entry = function_for(ufunc)
-    elements = entry is None and is_of_elements(ufunc)
+    among_objects = any(map(holds_objects, inputs))
+    elements = among_objects or (entry is None and is_of_elements(ufunc))
     if elements:
-        inputs = [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
+        entry, inputs = None, [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
     elif dtype is not None or casting is not None:
         inputs, exact = in_loop(ufunc, inputs, dtype, casting)
         entry = entry if exact else None
     elif entry is None and any(is_tracked(x) for x in inputs):
         raise no_rule(ufunc)
     y = ufunc(*[values_of(x) for x in inputs]) if entry is None else entry(*inputs)
-    if elements:
+    if elements and not among_objects:
         y = tuple(map(numbers_among, y)) if type(y) is tuple else numbers_among(y)
     if out is None or (type(out) is tuple and all(o is None for o in out)):
         to = shape(y[0] if type(y) is tuple else y)
@@ -602,7 +603,7 @@ def array_ufunc(self, ufunc, method, *inputs, **params):
         return NotImplemented
     if not params and method == "__call__":
         entry = NUMPY.get(ufunc)
-        if entry is not None:
+        if entry is not None and not (len(inputs) > 1 and any(map(holds_objects, inputs))):
             return entry(*inputs)
     return ufunc_call(ufunc, method, inputs, params)
 
