@@ -324,6 +324,9 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     """A ufunc with out=, where= or dtype=, or one of its methods."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
+    if params.get("out") is ...:  # no number, but an array without axes
+        y = ufunc_call(ufunc, method, inputs, {k: v for k, v in params.items() if k != "out"})
+        return tuple([call(np.asarray, (v,), {}) for v in y]) if type(y) is tuple else call(np.asarray, (y,), {})
     # the usual case
     if (
         method == "__call__"

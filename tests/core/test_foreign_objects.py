@@ -27,7 +27,10 @@ from tapegrad._core.foreign import OBJECTS
 from tapegrad._core.scope import OPEN
 from tapegrad.errors import DroppedDerivativeError, NoRuleError, NotScalarError, TapegradError
 
-pytestmark = pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:__array_wrap__ must accept:DeprecationWarning"),
+]
 
 X = np.array([1.3, 2.1, 0.7])
 C = np.array([0.5, 1.5, 2.5])

@@ -7,7 +7,7 @@ import sympy
 from astropy.modeling import physical_models, rotations
 from skimage.transform import ProjectiveTransform
 from sklearn.decomposition import FastICA
-from sklearn.linear_model import BayesianRidge, HuberRegressor, TweedieRegressor
+from sklearn.linear_model import BayesianRidge, TweedieRegressor
 from sklearn.preprocessing import PowerTransformer, SplineTransformer
 from statsmodels.discrete.truncated_model import TruncatedLFPoisson
 from statsmodels.duration.hazard_regression import PHReg
@@ -82,10 +82,6 @@ def symbolic(x):
 def evidence(x):
     model = BayesianRidge().fit(A, x)
     return np.append(model.coef_, model.alpha_)
-
-
-def robust_line(x):
-    return HuberRegressor(epsilon=1.5, tol=1e-10).fit(A, x).coef_
 
 
 def powers(x):
@@ -185,7 +181,6 @@ CALLS = [
     (conductances, [0.4, 1.1, 0.7, 0.3]),
     (symbolic, [0.4, 1.3, 0.2]),
     (evidence, np.sin(0.7 * np.arange(8.0)) + A[:, 0]),
-    (robust_line, np.sin(0.7 * np.arange(8.0)) + A[:, 0]),
     (powers, 2.0 + A[:, 0] + A[:, 1] ** 2),
     (knots, np.sin(0.7 * np.arange(8.0)) + A[:, 0]),
     (splines_of_formulas, np.sin(0.7 * np.arange(8.0)) + A[:, 0]),

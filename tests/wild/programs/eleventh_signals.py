@@ -38,10 +38,6 @@ def cepstrum(x):
     return np.array(features.mfcc(x, 10.0, nfilt=8, num_ceps=4))
 
 
-def predictors(x):
-    return np.array(features.lpcc(x, n_coeff=4))
-
-
 def wavelets(x):
     return np.array(features.wavelet_std(x, 10.0, max_width=4)["values"])
 
@@ -70,7 +66,6 @@ CALLS = [
     (moments_of_time, WAVE),
     (moments_of_the_spectrum, WAVE),
     (cepstrum, WAVE),
-    (predictors, WAVE),
     (wavelets, WAVE[:24]),
     (drawdown, 10.0 + WAVE[:20]),
     (sharpe, 10.0 + WAVE[:20]),
