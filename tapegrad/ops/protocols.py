@@ -326,7 +326,9 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
         return ufunc_at(ufunc, *inputs)
     if params.get("out") is ...:  # no number, but an array without axes
         y = ufunc_call(ufunc, method, inputs, {k: v for k, v in params.items() if k != "out"})
-        return tuple([call(np.asarray, (v,), {}) for v in y]) if type(y) is tuple else call(np.asarray, (y,), {})
+        return (
+            tuple([call(np.asarray, (v,), {}) for v in y]) if type(y) is tuple else call(np.asarray, (y,), {})
+        )
     # the usual case
     if (
         method == "__call__"
@@ -358,12 +360,12 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
         params["axes"] = [params.pop("axis")] * ufunc.nin + [()]
     if params.get("axes") is not None and ufunc.signature:
         return with_axes(ufunc, inputs, params.pop("axes"), {**params, "out": out})
+    # (`isinstance` would ask a Variable for its class)
+    inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):
         raise ArgumentError(
             f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable"
         )
-    # (`isinstance` would ask a Variable for its class)
-    inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     given = inputs
     entry = function_for(ufunc)
     among_objects = any(map(holds_objects, inputs))
@@ -429,8 +431,9 @@ def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
 
 def own_loop(ufunc: Any, inputs: tuple, signature: Any) -> bool:
     """Does signature= name the loop that the operands would take anyway?"""
-    kinds = "".join([np.dtype(getattr(layout_of(x), "dtype", type(x))).char for x in inputs])
-    return isinstance(signature, str) and signature.partition("->")[0] == kinds
+    kinds = [getattr(layout_of(x), "dtype", type(x)) for x in inputs]
+    loop = "".join([d.char for d in ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))])
+    return isinstance(signature, str) and loop == signature.replace("->", "")
 
 
 METHODS = {  # and the names of their arguments after the array

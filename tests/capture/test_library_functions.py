@@ -20,8 +20,13 @@ CALLS = {
         + np.pad._implementation(x, 2, mode="edge").sum()
     ),
     "private": lambda x: private._quantile(x, np.array([0.3, 0.6]), 0, "linear").sum() * x[0],
-    "by its caller": lambda x: private._ureduce(x, func=lambda a, axis, out: np.sum(a**3, axis), axis=0, out=None),
+    "by its caller": lambda x: private._ureduce(
+        x, func=lambda a, axis, out: np.sum(a**3, axis), axis=0, out=None
+    ),
     "array without axes": lambda x: stored(np.multiply(x[0], 2.0, out=...), x[1])[()],
+    "the usual loop": lambda x: (
+        np.add(x, 1, signature="dd->d") * np.multiply(x, [1] * 5, signature="dd->d")
+    ).sum(),
     "out=... of parts": lambda x: np.modf(x * 1.5, out=...)[0].sum() * np.add.reduce(x, out=...)[()],
 }
 

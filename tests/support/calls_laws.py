@@ -10,7 +10,11 @@ z = np.array([0.3, 1.1])
 sample, other = np.array([0.4, 2.1, 1.3, 0.9, 3.2]), np.array([1.1, 0.2, 2.6, 1.9])
 
 normal = lambda p: s.Normal(mu=p[0], sigma=p[1])
-t("truncate", lambda p: cat(s.truncate(normal(p), 0.2, 2.5).logpdf(0.7), s.truncate(normal(p), p[0], 2.0).pdf(0.9)), z)
+t(
+    "truncate",
+    lambda p: cat(s.truncate(normal(p), 0.2, 2.5).logpdf(0.7), s.truncate(normal(p), p[0], 2.0).pdf(0.9)),
+    z,
+)
 t("abs", lambda p: cat(s.abs(normal(p)).logpdf(0.7), s.abs(normal(p)).cdf(0.7)), z)
 t("exp", lambda p: cat(s.exp(normal(p)).logcdf(0.7), s.exp(normal(p)).pdf(p[1])), z)
 t("log", lambda p: s.log(s.Uniform(a=p[0], b=p[1])).cdf(np.log(np.array([0.4, 0.7]))), z)

@@ -40,7 +40,6 @@ REFUSED = {
     **of("masked arrays", "known_pykalman.unscented"),
     **of("eval of a text with tracked numbers", "later_engineering.circuit"),
     **of("`a.dot(x)` of an object with `__array__`", "later_atoms.morse"),
-    **of("`numpy.f._implementation`", "later_algebra.energies"),
     **of("a class derived from SciPy's `PPoly`", "later_signals.smoothing"),
     **of("a number of a class derived from `float`", "last_earth.sphere last_earth.vincenty"),
     **of(
