@@ -119,7 +119,7 @@ class FunctionCapture(Capture):
                     and (not closure or root in NUMERIC and is_foreign(f.__module__))
                 ):
                     return FUNCTIONS.get(f) or self.library(f)
-                # a private function of NumPy's Python code; or contextmanager and others that wrap one of the user's
+                # a private function of NumPy's Python code; or contextmanager and others, of the user's
                 mine = self.globals_of(space) if root == "numpy" else space
             elif mine is None:
                 mine = self.globals_of(space)

@@ -191,8 +191,8 @@ def numbers_of(x: np.ndarray) -> Any:
 
 
 def holds_objects(x: Any) -> bool:
-    """Is x an object array with elements that are no numbers, as arrays are?  NumPy computes with each by its own
-    operators."""
+    """Is x an object array with elements that are no numbers, as arrays are?  NumPy computes with each by
+    its own operators."""
     return (
         issubclass(type(x), np.ndarray)
         and x.dtype.kind == "O"
