@@ -375,7 +375,8 @@ class WindowAggregations:
         self._theirs, self._column = theirs, column
 
     def __getattr__(self, name: str) -> Any:
-        theirs, ours = getattr(self._theirs, name), WINDOW_RULES.get(name)
+        theirs = getattr(self._theirs, name)
+        ours: Any = WINDOW_RULES.get(name)
 
         def call(x: Any, *args: Any, **settings: Any) -> Any:
             held = x.array if isinstance(x, pandas.Series) else x
@@ -383,7 +384,7 @@ class WindowAggregations:
                 return self._column(ours(x, *args, **settings))
             return theirs(x, *args, **settings)
 
-        return call if ours else theirs
+        return theirs if ours is None else call
 
 
 def float_values(x: Any, convert: Any = rolling.ensure_float64) -> Any:
