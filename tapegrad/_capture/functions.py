@@ -112,9 +112,15 @@ class FunctionCapture(Capture):
                 and type(space) is not ModuleGlobals
                 and not f.__code__.co_filename.startswith("<doctest")
             ):
-                if not closure or (home.partition(".")[0] in NUMERIC and is_foreign(f.__module__)):
+                root = home.partition(".")[0]
+                if (
+                    f in FUNCTIONS
+                    or root != "numpy"
+                    and (not closure or root in NUMERIC and is_foreign(f.__module__))
+                ):
                     return FUNCTIONS.get(f) or self.library(f)
-                mine = space  # contextmanager, errstate and others that wrap a function of the user's
+                # a private function of NumPy's Python code; or contextmanager and others, of the user's
+                mine = self.globals_of(space) if root == "numpy" else space
             elif mine is None:
                 mine = self.globals_of(space)
         return self.rebuilt(f, mine)
@@ -322,7 +328,7 @@ class FunctionCapture(Capture):
             return ours
         if m.__name__ == "pandas":
             return load("tapegrad._capture.tables").MODULE
-        if is_foreign(m.__name__):
+        if is_foreign(m.__name__) and (m in LIBRARY or not m.__name__.startswith("numpy.")):
             return LIBRARY.get(m, m)
         return ModuleShadow(self.globals_of(vars(m)))
 

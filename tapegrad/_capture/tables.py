@@ -9,6 +9,7 @@ import pandas
 from pandas.api.extensions import ExtensionArray, ExtensionDtype
 from pandas.api.indexers import check_array_indexer
 from pandas.core.construction import sanitize_array
+from pandas.core.window import ewm, rolling
 
 from .. import numpy as np
 from .._core.arrays import is_array
@@ -158,9 +159,12 @@ for _name in ("neg", "pos", "abs"):
 
 def column(x: Any) -> Any:
     """A column of a table, from an array that may be tracked."""
-    if type(x) in HANDLES and is_tracked(x) and layout_of(x).ndim == 1:
-        return TrackedColumn(np.array(x) if COPIES else x)
-    return x
+    if type(x) not in HANDLES or layout_of(x).ndim != 1:
+        return x
+    shared = not COPIES and layout_of(x).dtype.kind == "f"  # it may be given a tracked value later
+    if is_tracked(x) or shared:
+        return TrackedColumn(x if shared else np.array(x))
+    return values_of(x)
 
 
 COPIES = int(pandas.__version__.partition(".")[0]) > 2  # does pandas copy the arrays that it is given?
@@ -194,6 +198,206 @@ for _module in (pandas.core.frame, pandas.core.series, pandas.core.internals.con
     _module.sanitize_array = sanitized
 
 
+# --- moving windows: pandas' compiled sums over windows, for tracked values ---
+# pandas' own Python code finds the windows.  x: the values of a column.  Window k has x[start[k]:end[k]], and
+# a result if at least `minp` of its values are no nan.
+
+
+def window_rows(x: Any, at: Any, inside: Any) -> tuple[Any, Any]:
+    """The windows as rows of one length, and which of their elements count."""
+    rows = x[plain_np.where(inside, at, 0)]
+    return rows, inside & ~plain_np.isnan(values_of(primal_of(rows)))
+
+
+def window_sums(statistic: Any, fewest: int = 1) -> Any:
+    """The statistic of each window. `fewest`: how many values it needs at least."""
+
+    def run(x: Any, start: Any, end: Any, minp: int, *args: Any, **settings: Any) -> Any:
+        at = start[:, None] + plain_np.arange(max(1, int(plain_np.max(end - start, initial=0))))
+        rows, counts = window_rows(x, at, at < end[:, None])
+        n = counts.sum(1)
+        enough = n >= max(minp, fewest)
+        rows, counts, n = rows[enough], counts[enough], n[enough]
+        found = np.full(len(enough), plain_np.nan)
+        found[enough] = statistic(rows, counts, n, *args, **settings)
+        return found
+
+    return run
+
+
+def window_power_sum(rows: Any, counts: Any, n: Any, power: int = 1) -> Any:
+    """The sum of powers; of deviations from the mean beyond the first."""
+    if power == 1:
+        return np.sum(np.where(counts, rows, 0.0), axis=1)
+    deviations = rows - (window_power_sum(rows, counts, n) / n)[:, None]
+    return np.sum(np.where(counts, deviations, 0.0) ** power, axis=1)
+
+
+def window_variance(rows: Any, counts: Any, n: Any, ddof: int = 1) -> Any:
+    free = plain_np.maximum(n - ddof, 0)
+    return np.where(free > 0, window_power_sum(rows, counts, n, 2) / plain_np.maximum(free, 1), plain_np.nan)
+
+
+def window_skewness(rows: Any, counts: Any, n: Any) -> Any:
+    second, third = [window_power_sum(rows, counts, n, k) / n for k in (2, 3)]
+    return plain_np.sqrt(n * (n - 1.0)) / (n - 2.0) * third / second**1.5
+
+
+def window_kurtosis(rows: Any, counts: Any, n: Any) -> Any:
+    second, fourth = [window_power_sum(rows, counts, n, k) / n for k in (2, 4)]
+    return ((n * n - 1.0) * fourth / second**2 - 3.0 * (n - 1.0) ** 2) / ((n - 2.0) * (n - 3.0))
+
+
+def window_quantiles(
+    rows: Any, counts: Any, n: Any, quantile: float = 0.5, interpolation: str = "linear"
+) -> Any:
+    return np.nanquantile(np.where(counts, rows, plain_np.nan), quantile, axis=1, method=interpolation)
+
+
+def window_covariance(x: Any, y: Any, start: Any, end: Any, minp: int, ddof: int = 1) -> Any:
+    x, y = x + 0.0 * y, y + 0.0 * x  # a value without its partner does not count
+    n = WINDOW_RULES["roll_sum"](1.0 + 0.0 * values_of(primal_of(x)), start, end, 0)
+    x, y = x - np.nanmean(x), y - np.nanmean(y)
+    product, a, b = [WINDOW_RULES["roll_mean"](v, start, end, minp) for v in (x * y, x, y)]
+    return (product - a * b) * plain_np.where(n > ddof, n / plain_np.maximum(n - ddof, 1), plain_np.nan)
+
+
+def window_correlation(x: Any, y: Any, *bounds: Any) -> Any:
+    x, y = x + 0.0 * y, y + 0.0 * x
+    return window_covariance(x, y, *bounds) / np.sqrt(
+        window_covariance(x, x, *bounds) * window_covariance(y, y, *bounds)
+    )
+
+
+def window_values_of(
+    x: Any, start: Any, end: Any, minp: int, function: Any, raw: bool, args: Any, kwargs: Any
+) -> Any:
+    """A function of the user's of each window."""
+    seen = plain_np.concatenate([[0], plain_np.cumsum(~plain_np.isnan(values_of(primal_of(np.asarray(x)))))])
+    parts = x if raw else x.iloc
+    found = [
+        function(parts[s:e], *args, **kwargs) if seen[e] - seen[s] >= minp else plain_np.nan
+        for s, e in zip(start, end, strict=True)
+    ]
+    return np.array(found)
+
+
+def decaying_means(
+    x: Any, start: Any, end: Any, minp: int, com: float, adjust: bool, ignore_na: bool, deltas: Any,
+    normalize: bool = True,
+) -> Any:  # fmt: skip
+    """Means, or sums, whose weights fall by com / (1 + com) a step."""
+    found: list = []
+    for s, e in zip(start, end, strict=True):
+        held, weight, n = plain_np.nan, 1.0, 0
+        for i in range(s, e):
+            now, is_first = x[i], held != held
+            counts = now == now
+            n += int(counts)
+            if is_first:
+                held = now
+            elif counts or not ignore_na:
+                fall = (com / (1.0 + com)) ** (1.0 if deltas is None or i == s else deltas[i - 1])
+                held, weight = (held, weight * fall) if normalize else (held * fall, weight)
+                if counts:
+                    new = 1.0 if adjust or not normalize else 1.0 / (1.0 + com)
+                    held = (weight * held + new * now) / (weight + new) if normalize else held + now
+                    weight = weight + new if adjust else 1.0
+            found.append(held if n >= minp else plain_np.nan)
+    return np.array(found)
+
+
+def decaying_covariances(
+    x: Any, start: Any, end: Any, minp: int, y: Any, com: float, adjust: bool, ignore_na: bool, bias: bool
+) -> Any:
+    fall, found = com / (1.0 + com), []
+    new = 1.0 if adjust else 1.0 / (1.0 + com)
+    for s, e in zip(start, end, strict=True):
+        mean, held, n, weights = None, 0.0, 0, plain_np.ones(3)  # the old weight, all weights, their squares
+        for i in range(s, e):
+            now = np.array([x[i], y[i]])
+            counts = not plain_np.isnan(values_of(primal_of(now))).any()
+            n += int(counts)
+            if mean is None:
+                mean = now if counts else None
+            elif counts or not ignore_na:
+                weights = weights * (fall, fall, fall**2)
+                if counts:
+                    old, old_mean = weights[0], mean
+                    mean = (old * old_mean + new * now) / (old + new)
+                    held = old * (held + np.prod(old_mean - mean)) + new * np.prod(now - mean)
+                    held = held / (old + new)
+                    weights = weights + (new, new, new**2)
+                    weights = weights if adjust else weights / weights[0] ** plain_np.array([1, 1, 2])
+            free = 1.0 if bias else 1.0 - weights[2] / weights[1] ** 2
+            found.append(held / free if n >= minp and free > 0 and mean is not None else plain_np.nan)
+    return np.array(found)
+
+
+def weighted_windows(divide: bool) -> Any:
+    """The sum or the mean of windows with weights."""
+
+    def run(x: Any, weights: Any, minp: int) -> Any:
+        at = plain_np.arange(len(x))[:, None] + plain_np.arange(1 - len(weights), 1)
+        rows, counts = window_rows(x, at, at >= 0)
+        found = np.sum(np.where(counts, rows, 0.0) * weights, axis=1)
+        found = found / plain_np.sum(counts * weights, axis=1) if divide else found
+        return np.where(counts.sum(1) >= minp, found, plain_np.nan)
+
+    return run
+
+
+WINDOW_RULES = {
+    "roll_sum": window_sums(window_power_sum, 0),
+    "roll_mean": window_sums(lambda rows, counts, n: window_power_sum(rows, counts, n) / n),
+    "roll_var": window_sums(window_variance),
+    "roll_skew": window_sums(window_skewness, 3),
+    "roll_kurt": window_sums(window_kurtosis, 4),
+    "roll_max": window_sums(lambda rows, counts, n: np.max(np.where(counts, rows, -plain_np.inf), axis=1)),
+    "roll_min": window_sums(lambda rows, counts, n: np.min(np.where(counts, rows, plain_np.inf), axis=1)),
+    "roll_median_c": window_sums(window_quantiles),
+    "roll_quantile": window_sums(window_quantiles),
+    "roll_cov": window_covariance,
+    "roll_corr": window_correlation,
+    "roll_apply": window_values_of,
+    "roll_weighted_sum": weighted_windows(False),
+    "roll_weighted_mean": weighted_windows(True),
+    "ewm": decaying_means,
+    "ewmcov": decaying_covariances,
+}
+
+
+class WindowAggregations:
+    """pandas' module of compiled sums over windows, with rules for tracked values. `column`: the class
+    of columns of these."""
+
+    def __init__(self, theirs: Any, column: type):
+        self._theirs, self._column = theirs, column
+
+    def __getattr__(self, name: str) -> Any:
+        theirs = getattr(self._theirs, name)
+        ours: Any = WINDOW_RULES.get(name)
+
+        def call(x: Any, *args: Any, **settings: Any) -> Any:
+            held = x.array if isinstance(x, pandas.Series) else x
+            if isinstance(held, self._column) or holds_variable((held, *args[:1]), is_tracked):
+                return self._column(ours(x, *args, **settings))
+            return theirs(x, *args, **settings)
+
+        return theirs if ours is None else call
+
+
+def float_values(x: Any, convert: Any = rolling.ensure_float64) -> Any:
+    """Pandas' own `ensure_float64`, which gives windows their values, of columns that may be tracked."""
+    return x.to_numpy() if isinstance(getattr(x, "array", None), TrackedColumn) else convert(x)
+
+
+rolling.ensure_float64 = float_values
+rolling.window_aggregations = ewm.window_aggregations = WindowAggregations(
+    rolling.window_aggregations, TrackedColumn
+)
+
+
 class TableClass:
     """A class of pandas, called with what may be tracked."""
 
@@ -201,7 +405,7 @@ class TableClass:
         self._theirs = theirs
 
     def __call__(self, data: Any = None, *args: Any, **settings: Any) -> Any:
-        if not holds_variable((data,), is_tracked):
+        if not holds_variable((data,)):
             return self._theirs(data, *args, **settings)
         if type(data) in HANDLES and self._theirs is pandas.DataFrame:
             return self.of_array(data, *args, **settings)

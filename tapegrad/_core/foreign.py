@@ -164,7 +164,7 @@ def operand(x: Any) -> Any:
     """An operand of an operator: the result of `argument`, or NotImplemented if its own reflected method
     must be tried."""
     kind = type(x)
-    if issubclass(kind, (Subarray, PlainSubarray)):
+    if issubclass(kind, (Subarray, PlainSubarray)) or holds_objects(x):
         return NotImplemented
     if library_of(kind) == "pandas":  # its results have labels, and their methods differ from NumPy's
         raise refuse_foreign(x, "its .to_numpy()")
@@ -188,6 +188,16 @@ def numbers_of(x: np.ndarray) -> Any:
             "are numbers; make an array of floats, numpy.array([...])"
         )
     return y
+
+
+def holds_objects(x: Any) -> bool:
+    """Is x an object array with elements that are no numbers, as arrays are?  NumPy computes with each by
+    its own operators."""
+    return (
+        issubclass(type(x), np.ndarray)
+        and x.dtype.kind == "O"
+        and any([type(e) not in NUMBERS and np.ndim(e) > 0 for e in x.flat])
+    )
 
 
 def base_array(x: np.ndarray) -> np.ndarray:

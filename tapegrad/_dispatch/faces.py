@@ -229,6 +229,8 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
         return on_variables(*given, **kwargs)
 
     on_variables = noting(key, on_variables)
+    if hasattr(f, "_implementation"):  # the same without NumPy's search for other arrays
+        vars(on_variables)["_implementation"] = on_variables
     if getattr(key, "__module__", "").startswith("scipy.linalg"):
         on_variables = finite_checked(key, on_variables)
     move = translation_of(f, key) if theirs else None

@@ -33,7 +33,6 @@ FOUND: dict = {}  # module name -> its stand-in
 def module_stand_in(name: str) -> Any:
     """The stand-in for a module name, or None. 'scipy.linalg' is the attribute `linalg` of
     tapegrad.scipy."""
-    name = name.replace("numpy._core.numeric", "numpy")
     for theirs in STAND_INS:
         if name == theirs or name.startswith(theirs + "."):
             ours: Any = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met

@@ -133,7 +133,11 @@ def of_class(x: Any, y: Any, like: Any) -> Any:
 def wrapped(x: Any, y: Any, context: Any) -> Any:
     """A result of a ufunc, as the class of x gives it."""
     number = not np.ndim(layout_of(y))
-    return x.__array_wrap__(call(np.reshape, (y, ()), {}) if number else y, context, number)
+    y = call(np.reshape, (y, ()), {}) if number else y
+    try:
+        return x.__array_wrap__(y, context, number)
+    except TypeError:  # of an older form, which NumPy calls without the last argument too
+        return x.__array_wrap__(y, context)
 
 
 def method_of(name: str) -> Callable:

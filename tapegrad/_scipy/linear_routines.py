@@ -37,7 +37,7 @@ class LinearRoutine:
 
 def routine(rule: Any) -> Any:
     """Declare the rule of the routine with its name in all precisions."""
-    for kind in "sdcz":
+    for kind in ("s", "d", "c", "z", "sc", "dz"):
         for library in (scipy.linalg.blas, scipy.linalg.lapack):
             RULES[getattr(library, kind + rule.__name__, None)] = rule
     return rule
@@ -93,6 +93,36 @@ def gesv(a, b):
 @routine
 def dot(x, y):
     return np.dot(np.ravel(x), np.ravel(y))
+
+
+@routine
+def asum(x):
+    return np.sum(np.abs(np.real(x)) + np.abs(np.imag(x)))
+
+
+@routine
+def nrm2(x):
+    return np.linalg.norm(np.ravel(x))
+
+
+@routine
+def scal(a, x):
+    return stored(a * np.asarray(x), x, True)
+
+
+@routine
+def axpy(x, y, *, a=1.0):
+    return stored(a * np.asarray(x) + y, y, True)
+
+
+@routine
+def gemv(alpha, a, x, beta=0.0, y=0.0, *, trans=0):
+    return gemm(alpha, a, np.ravel(x), beta, y, trans)
+
+
+@routine
+def ger(alpha, x, y):
+    return np.asfortranarray(alpha * np.outer(x, y))
 
 
 @routine

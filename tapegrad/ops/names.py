@@ -41,7 +41,7 @@ CONSTANT = {
         chatterjeexi fisher_exact
         barnard_exact boschloo_exact poisson_means_test mannwhitneyu wilcoxon brunnermunzel kruskal
         friedmanchisquare page_trend_test
-        mood ansari fligner ks_2samp multiscale_graphcorr bws_test logrank hypergeom nhypergeom
+        mood ansari fligner ks_2samp multiscale_graphcorr bws_test hypergeom nhypergeom
         randint multivariate_hypergeom
         ortho_group special_ortho_group unitary_group random_table uniform_direction
         random_correlation ranksums anderson_ksamp
@@ -61,7 +61,7 @@ REFUSED = {
         RANDOM: "bootstrap monte_carlo_test permutation_test power goodness_of_fit sobol_indices",
         "it is the solution of a linear program; write it for one axis with "
         "scipy.stats.wasserstein_distance": "wasserstein_distance_nd",
-        OBJECTS: "abs exp log truncate make_distribution ecdf order_statistic",
+        OBJECTS: "make_distribution",
         "it searches for the optimum; write it with tapegrad.implicit.minimum": "fit",
         "its density or distribution function has no closed form in known functions; give it a rule with "
         "tapegrad.rule": """

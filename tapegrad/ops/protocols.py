@@ -18,7 +18,7 @@ import scipy.special
 
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import ArgumentError, DroppedDerivativeError, NoRuleError, ShapeError, TapegradError
-from .._core.foreign import argument
+from .._core.foreign import argument, holds_objects
 from .._core.lent_memory import lend
 from .._core.primitive import (
     ADD_AT,
@@ -324,6 +324,11 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     """A ufunc with out=, where= or dtype=, or one of its methods."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
+    if params.get("out") is ...:  # no number, but an array without axes
+        y = ufunc_call(ufunc, method, inputs, {k: v for k, v in params.items() if k != "out"})
+        return (
+            tuple([call(np.asarray, (v,), {}) for v in y]) if type(y) is tuple else call(np.asarray, (y,), {})
+        )
     # the usual case
     if (
         method == "__call__"
@@ -355,24 +360,25 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
         params["axes"] = [params.pop("axis")] * ufunc.nin + [()]
     if params.get("axes") is not None and ufunc.signature:
         return with_axes(ufunc, inputs, params.pop("axes"), {**params, "out": out})
+    # (`isinstance` would ask a Variable for its class)
+    inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):
         raise ArgumentError(
             f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable"
         )
-    # (`isinstance` would ask a Variable for its class)
-    inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     given = inputs
     entry = function_for(ufunc)
-    elements = entry is None and is_of_elements(ufunc)
+    among_objects = any(map(holds_objects, inputs))
+    elements = among_objects or (entry is None and is_of_elements(ufunc))
     if elements:
-        inputs = [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
+        entry, inputs = None, [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
     elif dtype is not None or casting is not None:
         inputs, exact = in_loop(ufunc, inputs, dtype, casting)
         entry = entry if exact else None
     elif entry is None and any(is_tracked(x) for x in inputs):
         raise no_rule(ufunc)
     y = ufunc(*[values_of(x) for x in inputs]) if entry is None else entry(*inputs)
-    if elements:
+    if elements and not among_objects:
         y = tuple(map(numbers_among, y)) if type(y) is tuple else numbers_among(y)
     if out is None or (type(out) is tuple and all(o is None for o in out)):
         to = shape(y[0] if type(y) is tuple else y)
@@ -425,8 +431,9 @@ def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
 
 def own_loop(ufunc: Any, inputs: tuple, signature: Any) -> bool:
     """Does signature= name the loop that the operands would take anyway?"""
-    kinds = "".join([np.dtype(getattr(layout_of(x), "dtype", type(x))).char for x in inputs])
-    return isinstance(signature, str) and signature.partition("->")[0] == kinds
+    kinds = [getattr(layout_of(x), "dtype", type(x)) for x in inputs]
+    loop = "".join([d.char for d in ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))])
+    return isinstance(signature, str) and loop == signature.replace("->", "")
 
 
 METHODS = {  # and the names of their arguments after the array
@@ -602,7 +609,7 @@ def array_ufunc(self, ufunc, method, *inputs, **params):
         return NotImplemented
     if not params and method == "__call__":
         entry = NUMPY.get(ufunc)
-        if entry is not None:
+        if entry is not None and not (len(inputs) > 1 and any(map(holds_objects, inputs))):
             return entry(*inputs)
     return ufunc_call(ufunc, method, inputs, params)
 

@@ -35,6 +35,7 @@ FUNCTIONS = {
     "sorted": lambda m: (np.ma.sort(m) * np.arange(4)).sum() + np.ma.cov(m.reshape(2, 2)).sum(),
     "invalid": lambda m: np.ma.masked_invalid(m).sum() + np.ma.fix_invalid(m).sum(),
     "classes": lambda m: m.sum() if np.ma.isMaskedArray(m) and type(m) is np.ma.MaskedArray else 0.0,
+    "medians": lambda m: np.ma.median(m) ** 2 + np.ma.median(m.reshape(2, 2) * m[0], axis=1).sum(),
     "assigned": assigned,
 }
 
@@ -52,8 +53,8 @@ def test_functions_of_masked_arrays(name):
 
 
 def test_what_nothing_can_follow_raises():
-    with pytest.raises(tg.errors.DroppedDerivativeError, match="MaskedArray"):
-        tg.grad(lambda x: np.ma.median(np.ma.array(x, mask=[0, 1, 0, 0])))(X)
+    with pytest.raises(tg.errors.DroppedDerivativeError, match="tobytes"):
+        tg.grad(lambda x: np.frombuffer(np.ma.array(x, mask=[0, 1, 0, 0]).tobytes()).sum())(X)
 
 
 def test_a_masked_array_is_handed_back():

@@ -184,11 +184,9 @@ RIGHT = {
     "copy": lambda x: (lambda d: (d.copy(), d.sum().sum())[1])(DataFrame({"a": x**2, "b": x})),
 }
 REFUSED = {
-    "roll": lambda x: Series(x**2).rolling(2).mean().sum(),
     "describe": lambda x: Series(x**2).describe()["mean"],
     "corr": lambda x: DataFrame({"a": x**2, "b": x}).corr().iloc[0, 1],
     "cov": lambda x: DataFrame({"a": x**2, "b": x}).cov().iloc[0, 1],
-    "ewm": lambda x: Series(x**2).ewm(alpha=0.3).mean().sum(),
     "skew": lambda x: Series(x**2).skew(),
     "array*series": lambda x: (np.arange(4.0) * Series(x**2)).sum(),
     "plain series*var": lambda x: (Series([1.0, 2.0, 3.0, 4.0]) * x).sum(),
@@ -205,6 +203,50 @@ def test_tables(f):
     slope = (f(X + 1e-6 * V) - f(X - 1e-6 * V)) / 2e-6
     assert gradient @ V == pytest.approx(slope, rel=1e-6, abs=1e-6)
     assert float(tg.jvp(f, (X,), (V,))[1]) == pytest.approx(slope, rel=1e-6, abs=1e-6)
+
+
+GAP = np.arange(9) == 3
+DAYS = pd.date_range("2024-01-01", periods=9)
+WINDOWED = {
+    **{
+        f"rolling {n}": lambda s, n=n: getattr(s.rolling(4), n)()
+        for n in "sum mean median max sem count".split()
+    },
+    **{f"few {n}": lambda s, n=n: getattr(s.rolling(4, min_periods=2), n)() for n in "sum var kurt".split()},
+    **{f"expanding {n}": lambda s, n=n: getattr(s.expanding(2), n)() for n in "std skew min".split()},
+    "center": lambda s: s.rolling(3, center=True).mean(),
+    "days": lambda s: s.rolling("3D").mean(),
+    "quantile": lambda s: s.rolling(4, min_periods=1).quantile(0.3),
+    "apply raw": lambda s: s.rolling(3, min_periods=2).apply(lambda w: np.nansum(w**2), raw=True),
+    "apply": lambda s: s.rolling(3, min_periods=2).apply(lambda w: (w**2).mean()),
+    "weighted": lambda s: s.rolling(4, win_type="gaussian", min_periods=2).mean(std=2),
+    "ewm": lambda s: s.ewm(span=4).mean(),
+    "ewm recursive": lambda s: s.ewm(alpha=0.3, adjust=False, ignore_na=True, min_periods=3).mean(),
+    "ewm times": lambda s: s.ewm(halflife="2D", times=DAYS).mean(),
+    "ewm sum": lambda s: s.ewm(alpha=0.3).sum(),
+    "ewm std": lambda s: s.ewm(alpha=0.3, ignore_na=True).std(),
+    "ewm cov": lambda s: s.ewm(alpha=0.3, adjust=False).cov(s**2),
+    "corr": lambda s: s.rolling(4, min_periods=3).corr(s**2),
+    "cov": lambda s: s.rolling(4, min_periods=3).cov(Series(np.arange(9.0), DAYS)),
+    "table": lambda s: DataFrame({"a": s, "b": s**2}).rolling(3, min_periods=1).mean().sum(axis=1),
+    "groups": lambda s: DataFrame({"g": list("aabbababa"), "v": s}).groupby("g")["v"].rolling(2).mean(),
+}
+
+
+@pytest.mark.parametrize("f", WINDOWED.values(), ids=WINDOWED)
+def test_moving_windows(f):
+    x, v = np.array([0.3, 1.1, 2.0, 0.7, -1.0, 1.3, 0.4, 2.2, -0.3]), np.cos(np.arange(9.0))
+
+    def g(x, missing=GAP):
+        y = f(Series(np.where(missing, np.nan, x), DAYS)).to_numpy()
+        return np.sum(np.where(np.isnan(y), 0.0, y) * np.sin(1.0 + np.arange(len(y))))
+
+    for missing in (GAP, ~GAP & False):
+        slope = (g(x + 1e-5 * v, missing) - g(x - 1e-5 * v, missing)) / 2e-5
+        value, gradient = tg.value_and_grad(g)(x, missing)
+        assert float(value) == pytest.approx(g(x, missing), rel=1e-10)
+        assert gradient @ v == pytest.approx(slope, rel=1e-7, abs=1e-8)
+        assert float(tg.jvp(lambda x: g(x, missing), (x,), (v,))[1]) == pytest.approx(gradient @ v, rel=1e-9)
 
 
 @pytest.mark.parametrize("f", REFUSED.values(), ids=REFUSED)

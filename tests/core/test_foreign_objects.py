@@ -27,7 +27,10 @@ from tapegrad._core.foreign import OBJECTS
 from tapegrad._core.scope import OPEN
 from tapegrad.errors import DroppedDerivativeError, NoRuleError, NotScalarError, TapegradError
 
-pytestmark = pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:__array_wrap__ must accept:DeprecationWarning"),
+]
 
 X = np.array([1.3, 2.1, 0.7])
 C = np.array([0.5, 1.5, 2.5])
@@ -117,6 +120,19 @@ def filled(shape, pairs):
     return out
 
 
+class Components(np.ndarray):
+    """A vector whose elements are arrays, as an older class wraps results."""
+
+    def __new__(cls, components):
+        return filled(len(components), enumerate(components)).view(cls)
+
+    def __array_wrap__(self, obj, context=None):
+        return obj.view(type(self)) if obj.ndim else obj
+
+    def last(self):
+        return self[-1] ** 2
+
+
 RIGHT = {
     "list with dtype=object": lambda x: (np.array([x[0] * x[1], x[1]], dtype=object) ** 2).sum(),
     "row with dtype=object": lambda x: (np.array([x, x * 2], dtype=object) * np.arange(3)).sum(),
@@ -128,6 +144,9 @@ RIGHT = {
     "stored in objects": lambda x: (lambda o: o[0] * o[2])(filled(3, [(0, x[0] ** 2), (2, x[1])])),
     "objects times tracked": lambda x: (x * filled(3, [(i, x[i] ** 2) for i in range(3)])).sum(),
     "tracked times numbers as objects": lambda x: (np.array([1, 2.5, 3], dtype=object) * x).sum(),
+    "arrays as objects": lambda x: sum([np.sum(v**2) for v in (filled(3, [(0, C), (1, x), (2, 2.0)]) - x) * x[0]]),
+    "objects of a class": lambda x: np.sum((x * Components([x, C**2, 0.5]) - 2.0 * Components([C, x, x])).last()),
+    "objects, in place": lambda x: (lambda o: o.__imul__(x)[1].sum())(filled(3, [(i, C * i) for i in range(3)])),
     "objects beside tracked": lambda x: np.concatenate([x, x.astype(object) * 2]).sum() ** 2,
     "objects returned": lambda x: np.array(x.prod(), dtype=object),
     "fromiter": lambda x: (np.fromiter((v * v for v in x), float) * C).sum(),

@@ -66,11 +66,20 @@ def products(x):
     return np.sum(np.sin(y)) + blas.ddot(x, x[::-1]) + np.sum(gemm(2.0, B, matrix(x)) ** 2)
 
 
+def vectors(x):
+    y = x**2
+    scaled = blas.dscal(2.0, y)
+    z = blas.daxpy(x, x + 1.0, a=x[0])
+    w = blas.dgemv(x[1], matrix(x), z, beta=0.5, y=y, trans=1)
+    sums = blas.dasum(x) * blas.dnrm2(w) + blas.dzasum(x * (1 + 2j))
+    return np.sum(y * np.sin(scaled)) + sums + np.sum(blas.dger(0.5, x, w) ** 2)
+
+
 @pytest.mark.parametrize(
     "f",
     [
         inverse_in_place, lower_factor, overwritten_argument, argument_in_the_other_order, not_positive_definite,
-        chosen_routines, triangular, general, products,
+        chosen_routines, triangular, general, products, vectors,
     ],
 )  # fmt: skip
 def test_derivatives(f):

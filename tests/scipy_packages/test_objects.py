@@ -228,10 +228,21 @@ def test_importing_tapegrad_loads_none_of_them():
     assert "tapegrad._scipy" not in found
 
 
+PLAIN_LAW = scipy.stats.truncate(scipy.stats.Normal(mu=0.3, sigma=1.1), 0.2, 2.5)
 LAWS_OF_LAWS = {
+    "truncated": lambda x: scipy.stats.truncate(scipy.stats.Normal(mu=x[0], sigma=x[1]), 0.2, 2.5).logpdf(
+        0.7
+    ),
+    "folded": lambda x: scipy.stats.abs(scipy.stats.Normal(mu=x[0], sigma=x[1])).logpdf(0.7),
+    "exponential": lambda x: scipy.stats.exp(scipy.stats.Normal(mu=x[0], sigma=x[1])).logcdf(0.7),
+    "order statistic": lambda x: scipy.stats.order_statistic(
+        scipy.stats.Normal(mu=x[0], sigma=x[1]), r=2, n=4
+    ).logpdf(x[2] / 4),
+    "captured": lambda x: PLAIN_LAW.logpdf(x[0] * x[1] / 3) + PLAIN_LAW.cdf(x[2] / 2),
     "censored": lambda x: scipy.stats.weibull_min._penalized_nnlf(
         (x[1], 0.0, x[2]), scipy.stats.CensoredData(uncensored=x[:2], interval=[[0.1, 0.7]])
     ),
+    "empirical": lambda x: np.sum(scipy.stats.ecdf(x).cdf.quantiles ** 2),
 }
 
 

@@ -7,6 +7,7 @@ import warnings
 import calls_distance
 import calls_integrate
 import calls_interpolate
+import calls_laws
 import calls_ndimage
 import calls_operators
 import calls_optimize
@@ -30,7 +31,7 @@ from public_calls import judged
 import tapegrad as tg
 
 TABLES = (
-    calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_operators, calls_optimize,
+    calls_distance, calls_integrate, calls_interpolate, calls_laws, calls_ndimage, calls_operators, calls_optimize,
     calls_polynomial, calls_programs,
     calls_signal, calls_smoothing, calls_solutions, calls_sparse, calls_systems,
 )  # fmt: skip

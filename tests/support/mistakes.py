@@ -116,7 +116,7 @@ MISTAKES = [
     "ax.plot(tapegrad.value(x))"),
     m("pandas inside", "tg.grad(lambda x: (pd.Series(np.ones(3)) * x).sum())(x)", DroppedDerivativeError,
     "pandas asked", "s.to_numpy()"),
-    m("pandas inside, of a Series", "tg.grad(lambda x: pd.Series(x).rolling(2).mean().sum())(x)",
+    m("pandas inside, of a Series", "tg.grad(lambda x: pd.Series(x).rolling(2).rank().sum())(x)",
     DroppedDerivativeError, "compiled code", "tapegrad.rule"),
     m("a function of SciPy without derivative", "tg.grad(lambda x: bootstrap((x,), "
     "np.mean).standard_error)(x)", NoRuleError,

@@ -27,6 +27,7 @@ COMPILED = {
         "tenth_tables.archimedean_copulas tenth_tables.periodogram tenth_tables.densities",
     ),
     **of("compiled (C, C++)", "tenth_pulses.hidden_states tenth_pulses.categories"),
+    **of("compiled (Cython)", "eleventh_models.tweedie"),
 }
 REFUSED = {
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
@@ -39,27 +40,23 @@ REFUSED = {
     **of("masked arrays", "known_pykalman.unscented"),
     **of("eval of a text with tracked numbers", "later_engineering.circuit"),
     **of("`a.dot(x)` of an object with `__array__`", "later_atoms.morse"),
-    **of("`numpy.f._implementation`", "later_algebra.energies"),
     **of("a class derived from SciPy's `PPoly`", "later_signals.smoothing"),
     **of("a number of a class derived from `float`", "last_earth.sphere last_earth.vincenty"),
     **of(
         "a hash of the bytes of an array",
         "last_choices.solid eighth_optics.point_spread eighth_optics.strehl eighth_optics.fresnel eighth_optics.polarised",
     ),
-    **of(
-        "windows of tables",
-        "ninth_series.momentum ninth_series.moving_averages ninth_series.bands ninth_series.volume",
-    ),
+    **of("a series times a tracked array", "ninth_series.moving_averages"),
     **of("`x.shape = ...` of an array that was written", "ninth_series.multitaper"),
-    **of(
-        "an object array of arrays",
-        "ninth_series.point_source ninth_series.wave_field_synthesis ninth_series.ambisonics",
-    ),
+    **of("a list of arrays is stored in an object array", "eleventh_models.black_body eleventh_models.halo"),
+    **of("a masked array in `scipy.ndimage`", "eleventh_spectra.flattened"),
+    **of("an object that is reached by two ways", "eleventh_spectra.synchrotron"),
+    **of("the function draws a picture", "eleventh_lives.failure"),
     **of("numbers of mpmath", "ninth_samples.heavy_tails ninth_samples.stretched"),
     **of("an array of integers is written", "ninth_grids.direct_current ninth_grids.power_flow"),
     **of(
         "second order of eigenvectors: nan with a warning",
-        "ninth_shapes.head_positions ninth_samples.rotated",
+        "ninth_shapes.head_positions ninth_samples.rotated eleventh_models.projected",
     ),
     **of("singular values that are equal on a whole path, in forward mode", "tenth_tables.quartimax"),
     **of("sympy runs in the function", "eighth_models.log_likelihood eighth_models.kinetics"),

@@ -19,7 +19,20 @@ sys.path[:0] = [str(HERE), str(HERE / "programs")]
 from judge import verdict  # noqa: E402
 from refused import COMPILED, NAN, REFUSED  # noqa: E402
 
-KINDS = ("known", "unseen", "fresh", "later", "last", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+KINDS = (
+    "known",
+    "unseen",
+    "fresh",
+    "later",
+    "last",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+    "eleventh",
+)
 PROGRAMS = sorted(
     [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)
 )

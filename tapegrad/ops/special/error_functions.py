@@ -41,14 +41,14 @@ def bell(square: Any, width: float) -> Any:
     return exp(-width * minimum(square, 1e6))
 
 
-erf = special_ufunc(sp.erf, lambda g, out, x: (2 / ROOT_PI) * (g * bell(x * x, 1.0)), scalar="erf")
-erfc = special_ufunc(sp.erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * bell(x * x, 1.0)), scalar="erfc")
+erf = special_ufunc(sp.erf, lambda g, out, x: times0(bell(x * x, 1.0), (2 / ROOT_PI) * g), scalar="erf")
+erfc = special_ufunc(sp.erfc, lambda g, out, x: times0(bell(x * x, 1.0), (-2 / ROOT_PI) * g), scalar="erfc")
 erfcx = special_ufunc(sp.erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), scalar="erfcx")
 erfi = special_ufunc(sp.erfi, lambda g, out, x: times0((2 / ROOT_PI) * g, exp(x * x)))
 dawsn = special_ufunc(sp.dawsn, lambda g, out, x: g * dawsn_slope(x))
 erfinv = special_ufunc(sp.erfinv, lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)))
 erfcinv = special_ufunc(sp.erfcinv, lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)))
-ndtr = special_ufunc(sp.ndtr, lambda g, out, x: (1 / ROOT_2PI) * (g * bell(x * x, 0.5)), scalar="ndtr")
+ndtr = special_ufunc(sp.ndtr, lambda g, out, x: times0(bell(x * x, 0.5), (1 / ROOT_2PI) * g), scalar="ndtr")
 ndtri = special_ufunc(sp.ndtri, lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))))
 ndtri_exp = special_ufunc(sp.ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)))
 log_ndtr = special_ufunc(sp.log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), scalar="log_ndtr")
