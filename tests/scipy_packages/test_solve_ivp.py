@@ -745,8 +745,8 @@ def test_samples_are_solved_once(method, nested, monkeypatch):
 
 @pytest.mark.parametrize("method", IMPLICIT)
 def test_a_gradient_does_not_depend_on_what_else_is_derived(method):
-    """The stages of LSODA's steps obey an implicit formula up to its tolerance only. The gradient is the same to
-    rounding where a second derivative is taken of it, and under vmap."""
+    """The stages of LSODA's steps obey an implicit formula up to its tolerance only. The gradient is the
+    same to rounding where a second derivative is taken of it, and under vmap."""
 
     def end(k):
         found = itg.solve_ivp(lambda t, y: -k * y**2, (0, 1), [1.0], method, rtol=1e-4, dense_output=True)

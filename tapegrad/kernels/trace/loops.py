@@ -150,10 +150,10 @@ def while_loop_in_segments(
 ) -> Any:
     """Return the result of `while_loop`. What a derivative keeps is bounded.
 
-    It reads what was carried before each step. If so many steps may exceed a segment, it keeps the starts of
-    segments, and takes the steps of a segment again when it sweeps them. A gradient then takes about 1.4 times
-    as long. `segment(carry, steps)` takes the steps of one; the last one may end after `max_steps`. `kept`: as
-    for `segment_steps`."""
+    It reads what was carried before each step. If so many steps may exceed a segment, it keeps the starts
+    of segments, and takes the steps of a segment again when it sweeps them. A gradient then takes about
+    1.4 times as long. `segment(carry, steps)` takes the steps of one; the last one may end after
+    `max_steps`. `kept`: as for `segment_steps`."""
     steps = segment_steps(carry, max_steps, **{"lanes": LANES, "least": LEAST_SEGMENT, **kept})
     if steps >= max_steps:
         return while_loop(cond, body, carry, max_steps)
