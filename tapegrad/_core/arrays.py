@@ -154,7 +154,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 def zeros_laid_out(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any) -> Any:
     """Zeros whose axes lie in memory in the order given by `strides`. A reshape that is a view of an
     array with these strides is a view of the zeros too."""
-    if len(shape) < 2 or (len(shape) == 2 and strides[0] >= strides[1] > 0):
+    if len(shape) < 2 or (strides[-1] > 0 and sorted(strides, reverse=True) == [*strides]):
         return xp.zeros(shape, dtype)
     order = sorted(range(len(shape)), key=lambda i: -abs(strides[i]))
     back = [0] * len(order)

@@ -24,6 +24,7 @@ from .._transforms.products import jvp, vjp
 from .._transforms.rebind import leaving_nothing
 from .._transforms.tape import value
 from ..kernels import while_loop
+from ..kernels.trace.loops import while_loop_in_segments
 from ._rosenbrock import GAMMA, dense_solver, rosenbrock_step
 from ._steps import Equation, Interval, Progress
 from ._tsitouras import tsitouras_step
@@ -178,12 +179,16 @@ class ArrayInterval(Interval):
     """The steps of a trajectory on arrays. `again(c, steps)` takes steps and keeps what was carried before
     the first of them; all steps of the first segment are kept."""
 
-    together = least_room = 1
     again: Callable
 
+    def repeated(self, c: Progress) -> Progress:
+        most = self.control.most_steps
+        return while_loop_in_segments(self.going, self.advanced, c, most, self.segment, lanes=1, least=1)
+
     def segment(self, c: Progress, steps: int) -> Progress:
+        """Return what is carried after so many steps."""
         left = steps - int(c.accepted + c.rejected)
-        return super().segment(c, left) if left > 0 else self.again(c, steps)
+        return while_loop(self.going, self.advanced, c, left) if left > 0 else self.again(c, steps)
 
 
 class ArrayEquation(Equation):

@@ -8,7 +8,6 @@ to its plain value, or back. So derivatives by the times are slopes there, also 
 The step control is proportional and integral in the logarithm of the error: the size changes by the powers
 -1/8 of the error and 1/16 of the one before, or by -1/4 after a rejection. These are square roots."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from .._transforms.tape import value
 from ..kernels import while_loop
+from ..kernels.trace.loops import while_loop_in_segments
 from ..kernels.trace.symbolic import Sym
 from ._events import LOOKAHEAD, EventSearch, EventState, Step, TracedEvent, empty_slots
 
@@ -31,9 +31,6 @@ LEFT_OUT = -3.0  # the status of a trajectory that another method solves
 UNTRIED = -4.0  # the status before the only step of an empty interval
 STIFF_STEPS = 15.0  # as many steps at the bound of stability, less half of the others, are stiff
 EPSILON = float(np.finfo(float).eps)
-# numbers in the steps of the trajectories solved together that a derivative keeps: 128 MB
-KEPT_NUMBERS = 1 << 24
-CARRIED = 8  # numbers of a step besides state and slope
 
 
 def chosen(condition: Any, x: Any, y: Any) -> Any:
@@ -82,13 +79,7 @@ class Progress(NamedTuple):
 
 
 class Interval:
-    """The steps of one trajectory from one time to the next.
-
-    A derivative reads what was carried before each step. Where `max_steps` of these may exceed KEPT_NUMBERS,
-    it keeps the starts of segments, and takes the steps of a segment again when it sweeps them."""
-
-    together = 16  # trajectories that a kernel solves side by side, at most
-    least_room = 4096  # steps of a segment, which takes about 1.4 times as long
+    """The steps of one trajectory from one time to the next, in segments if they may be many."""
 
     def __init__(
         self, take: Callable, f: Callable, control: StepControl, search: Any, limits: Any, moves: bool
@@ -210,19 +201,7 @@ class Interval:
         return self.repeated(c._replace(status=np.where(empty, UNTRIED, c.status)))
 
     def repeated(self, c: Progress) -> Progress:
-        most, room = self.control.most_steps, self.room(len(c.y))
-        if room >= most:
-            return while_loop(self.going, self.advanced, c, most)
-        return while_loop(self.going, lambda c: self.segment(c, room), c, most // room + 2)
-
-    def room(self, n: int) -> int:
-        """Return the number of steps in a segment."""
-        room = KEPT_NUMBERS // (self.together * (2 * n + CARRIED))
-        return max(room, self.least_room, math.isqrt(self.control.most_steps))
-
-    def segment(self, c: Progress, steps: int) -> Progress:
-        """Return what is carried after so many steps."""
-        return while_loop(self.going, self.advanced, c, steps)
+        return while_loop_in_segments(self.going, self.advanced, c, self.control.most_steps)
 
     def stepped(self, c: Progress) -> Progress:
         """Return what is carried after one accepted step."""

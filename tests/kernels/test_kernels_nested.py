@@ -756,7 +756,8 @@ def test_inner_steps_are_recalled_or_run_again(batch, monkeypatch):
 @pytest.mark.parametrize("own", [False, True])
 def test_a_gradient_reads_the_steps_of_its_value(batch, lanes, own, monkeypatch):
     """The same bits as where the forward pass runs again, because there is room for 60 steps of 5 numbers, or
-    for none; for each form of a launch, in three threads. Another value in between has steps of its own."""
+    for none; for each form of a launch, in three threads. Another value in between has steps of its own. The
+    calls of a prepared gradient store their steps on the same tapes."""
     rng = np.random.default_rng(0)
     theta = np.stack([rng.uniform(0.2, 0.6, batch), rng.uniform(0.3, 1.0, batch)])
     data = rng.normal(size=(1, 13, batch) if own else 13)
@@ -778,6 +779,12 @@ def test_a_gradient_reads_the_steps_of_its_value(batch, lanes, own, monkeypatch)
             other = tg.grad(lambda t, k=k: (k.path(t, data) ** 2).sum())(0.5 * theta)
             found += [y, *pull(np.cos(y)), *pull(np.sin(y)), other]
         assert set(read) == {2**22: {"F", "R"}, 0: set()}.get(room, {"F"})
+        p = tg.prepare(lambda t, k=k: (k.path(t, data) ** 2).sum(), theta)
+        p.grad(theta)
+        with monkeypatch.context() as patch:
+            patch.setattr(recording.StepRecorder, "like", None)  # no tapes are made
+            found.append(p.grad(0.5 * theta))
+        assert np.array_equal(found[-1], other)
     each = len(found) // 3
     for a, b, c in zip(found[:each], found[each : 2 * each], found[2 * each :], strict=True):
         assert np.array_equal(a, b) and np.array_equal(a, c)

@@ -11,7 +11,7 @@ import scipy.sparse
 import tapegrad as tg
 from tapegrad import ode
 from tapegrad.errors import ArgumentError, ConvergenceError, GuardError
-from tapegrad.ode import _steps
+from tapegrad.kernels.trace import loops
 
 N, MODE, RATE, END = 150, 2, 0.7, 0.1
 X = np.arange(1, N + 1) / (N + 1)
@@ -211,7 +211,7 @@ def test_segments_take_less_memory(measured, monkeypatch):
     if measured:
         results()  # what is kept from a first call
     whole, *expected = results()
-    monkeypatch.setattr(_steps, "KEPT_NUMBERS", (2 * len(u) + 8) * 8)
+    monkeypatch.setattr(loops, "KEPT_NUMBERS", (2 * len(u) + 8) * 8)
     parts, *found = results()
     np.testing.assert_array_equal(found[0], expected[0])
     for x, y in zip(found[1:], expected[1:], strict=True):
@@ -238,8 +238,7 @@ def test_segments_of_a_kernel(method, monkeypatch):
         return solve(y0, k).y, tg.grad(whole)(k), tangent, tg.hvp(whole, k, ways)
 
     states, *expected = results()
-    monkeypatch.setattr(_steps, "KEPT_NUMBERS", 0)
-    monkeypatch.setattr(_steps.Interval, "least_room", 7)
+    monkeypatch.setattr(loops, "segment_steps", lambda *given, **kept: 7)
     found, *derivatives = results()
     np.testing.assert_array_equal(found, states)
     for x, y in zip(derivatives, expected, strict=True):

@@ -14,6 +14,7 @@ from tapegrad._scipy.integrate.bdf_steps import BdfSteps
 from tapegrad._scipy.integrate.kernel_steps import ExplicitSteps
 from tapegrad._scipy.integrate.linear_steps import EXPLICIT
 from tapegrad._scipy.integrate.radau_steps import RadauSteps
+from tapegrad.kernels.trace import loops
 
 K = np.array([1.0, 0.4, 0.2, 0.8])
 TIMES = np.linspace(0.0, 10.0, 7)
@@ -621,3 +622,17 @@ def test_many_steps_between_two_times():
     assert value == pytest.approx(last(np.array(0.7)), rel=1e-10)
     assert slope == pytest.approx(-300 * np.sin(210), rel=1e-2)
     assert python_frames(lambda: p.value_and_grad(np.array(0.71))) == 0
+
+
+@pytest.mark.long
+def test_many_steps_are_swept_in_segments(monkeypatch):
+    """More steps than a first attempt allows, in segments of a thousand."""
+    monkeypatch.setattr(loops, "KEPT_NUMBERS", 0)
+    monkeypatch.setattr(loops, "LEAST_SEGMENT", 1000)
+    settings = {"rtol": 1e-6, "first_step": 1 / 4000, "max_step": 1 / 4000}
+    end = lambda k: scipy.integrate.solve_ivp(
+        lambda t, y: -k * y, (0, 1), [1.0], "RK23", [1.0], **settings
+    ).y[0, -1]
+    p, k = tg.prepare(end, 0.7), np.float64(0.7)
+    assert p(k) == pytest.approx(np.exp(-k), rel=1e-11)
+    assert p.grad(k) == pytest.approx(-np.exp(-k), rel=1e-11)

@@ -743,6 +743,21 @@ def test_samples_are_solved_once(method, nested, monkeypatch):
     assert len(calls) == 5
 
 
+@pytest.mark.parametrize("method", IMPLICIT)
+def test_a_gradient_does_not_depend_on_what_else_is_derived(method):
+    """The stages of LSODA's steps obey an implicit formula up to its tolerance only. The gradient is the
+    same to rounding where a second derivative is taken of it, and under vmap."""
+
+    def end(k):
+        found = itg.solve_ivp(lambda t, y: -k * y**2, (0, 1), [1.0], method, rtol=1e-4, dense_output=True)
+        return found.sol(0.9)[0]
+
+    k = np.array([0.7])
+    first = tg.grad(end)(k)
+    for other in (tg.value_grad_hvp(end, k, np.ones(1))[1], tg.vmap(tg.grad(end))(k[None])[0]):
+        np.testing.assert_allclose(other, first, rtol=1e-13)
+
+
 def test_dense_output_of_samples():
     """The interpolant of each sample has other steps. What f reads is as it was when the call was made."""
     rates, scale = np.array([0.5, 2.0]), [3.0]

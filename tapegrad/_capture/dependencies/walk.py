@@ -68,6 +68,7 @@ FIXED = (  # immutable, except for the object that it is bound to
     type(np.mean),
 )  # fmt: skip
 BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
+UNCHANGEABLE = (tuple, types.MethodType)  # kinds whose objects always hold the same objects
 MOST_WALKED_OBJECTS = 20_000  # objects that are compared; above it the walk is unknown
 MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, strings and references
 # registries of copy and pickle, by which packages copy their classes
@@ -405,7 +406,9 @@ class DependencyWalk:
             return
         items = tuple(kind.parts(x))
         self.form.append(len(items))
-        if kind.kind is not tuple:
+        if kind.kind is types.CellType and items:
+            self.expect("{0}.cell_contents is {1}", x, *items)
+        elif kind.kind not in UNCHANGEABLE:
             self.expect(f"len(r := [*({kind.text})]) == {len(items)} and all(map(is_, r, {{1}}))", x, items)
         self.follow([*items, *kind.settings(x)])
         if not is_left(type(x)) or unlisted(x, kind):

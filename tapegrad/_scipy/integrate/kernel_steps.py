@@ -11,6 +11,7 @@ from ... import numpy as np
 from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from ...kernels import while_loop
+from ...kernels.trace.loops import while_loop_in_segments
 from .linear_steps import EXPLICIT, METHODS, Tableau
 
 STEPS_BETWEEN = (2000, 1_000_000)  # two times of the result, in a first attempt and in another
@@ -105,7 +106,7 @@ class AdaptiveSteps:
     def reached(self, f: Callable, c: Any, t: Any) -> Any:
         """Return what is carried when a step has reached the time t."""
         going = lambda c: (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
-        c = while_loop(going, lambda c: self.tried(f, c), c, self.limit)
+        c = while_loop_in_segments(going, lambda c: self.tried(f, c), c, self.limit)
         late = (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
         return c._replace(status=np.where(late, MANY_STEPS, c.status))
 

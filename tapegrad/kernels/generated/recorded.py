@@ -18,7 +18,12 @@ class RecordedRun:
         self.held: list = []  # the bits of the arguments, and the tapes, while no sweep uses them
 
     def __del__(self) -> None:
-        for _, recording in self.held:
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Let another call use the tapes that no sweep uses."""
+        held, self.held = self.held, []
+        for _, recording in held:
             self.recorder.take_back(recording)
 
     def __call__(self, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
@@ -54,5 +59,6 @@ class RecordedRun:
         if type(theta) is not np.ndarray or type(data) is not np.ndarray or self.kernel._is_missing(data):
             return None
         signature = theta.shape[0], data.shape[0] if data.ndim > 1 else 0, False
+        self.let_go()  # of a recorded program, which calls this again
         self.recorder = made = self.family.recording(signature, theta.dtype, data.ndim == 3)
         return made and made.begun(data.shape[-1 if data.ndim < 3 else 1], theta.shape[1])

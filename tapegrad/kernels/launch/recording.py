@@ -17,6 +17,7 @@ class StepRecorder(Launcher):
     """The launcher of the forward pass; `second` is that of the sweep. Copies hold the tapes of a call."""
 
     tapes: Any
+    start: int  # the first address of the tapes, a multiple of 64
     room: int  # of a stack, in steps
     batch: int
     needed: list  # of each run, the places of its loops and its longest stacks
@@ -50,7 +51,9 @@ class StepRecorder(Launcher):
             made = self.free.pop()
         except IndexError:
             tapes = np.empty(BYTES + 64, np.uint8)
-            made = self.like(tapes=tapes, second=self.second.like(tapes=tapes))
+            start = data_pointer(tapes)
+            own = {"tapes": tapes, "start": start + -start % 64}
+            made = self.like(second=self.second.like(**own), **own)
         made.room = made.second.room = room
         made.batch, made.needed = batch, []
         return made
@@ -81,16 +84,15 @@ class StepRecorder(Launcher):
     def workspace(self, local: dict, width: int, steps: int, first: int) -> tuple:
         """Return the addresses of caps, needed and the tape of the block with the first sample."""
         key = width, steps, self.room
-        caps, size = self.placed.get(key, (None, 0))
-        if caps is None:
+        found = self.placed.get(key)
+        if found is None:
             caps, size = self.layout(width, steps)
             self.placed.clear()
-            self.placed[key] = caps, size
+            found = self.placed[key] = caps, data_pointer(caps), size * width * self.dtype.itemsize
+        caps, at_caps, size = found
         needed = np.zeros(self.plan.bodies + 1, np.int64)
         self.needed.append((caps, needed))
-        start = data_pointer(self.tapes)
-        place = start + -start % 64 + -(-first // width) * size * width * self.dtype.itemsize
-        return data_pointer(caps), (data_pointer(needed), needed), place
+        return at_caps, (data_pointer(needed), needed), self.start + -(-first // width) * size
 
     def layout(self, width: int, steps: int) -> tuple:
         """Return the places of the loops on a tape, and its size."""

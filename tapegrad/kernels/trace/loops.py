@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._core.errors import ArgumentError, KernelError
 from ..._core.scope import OPEN
-from ..._core.trees import tree_map
+from ..._core.trees import leaves, tree_map
 from ..._core.variable import Variable
 from ..graph.nodes import Graph
 from ..graph.program import ProgramLoop
@@ -23,6 +23,8 @@ from .tracing import Tracer, flatten_nodes, number_count
 SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is unrolled
 UNROLLED_STEPS = 1000  # the same for a loop that must be unrolled
 TAPED_STEPS = 256  # bound up to which memory for all stored steps is allocated at once
+KEPT_NUMBERS = 1 << 24  # numbers in the steps of one segment of a loop, of all lanes: 128 MB
+LANES, LEAST_SEGMENT = 16, 4096
 ATTEMPTS = 4  # traces to find which components of a carry are equal throughout
 
 
@@ -133,6 +135,30 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
             carry = body(carry)
         return carry
     return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), body, carry)
+
+
+def segment_steps(carry: Any, max_steps: int, lanes: int, least: int) -> int:
+    """Return the number of steps in a segment of a loop.
+
+    `lanes`: the samples that are computed side by side. `least`: the shortest segment that pays."""
+    numbers = sum([getattr(x, "size", 1) for x in leaves(carry)])
+    return max(KEPT_NUMBERS // (lanes * numbers), least, math.isqrt(max_steps))
+
+
+def while_loop_in_segments(
+    cond: Callable, body: Callable, carry: Any, max_steps: int, segment: Any = None, **kept: int
+) -> Any:
+    """Return the result of `while_loop`. What a derivative keeps is bounded.
+
+    It reads what was carried before each step. If so many steps may exceed a segment, it keeps the starts
+    of segments, and takes the steps of a segment again when it sweeps them. A gradient then takes about
+    1.4 times as long. `segment(carry, steps)` takes the steps of one; the last one may end after
+    `max_steps`. `kept`: as for `segment_steps`."""
+    steps = segment_steps(carry, max_steps, **{"lanes": LANES, "least": LEAST_SEGMENT, **kept})
+    if steps >= max_steps:
+        return while_loop(cond, body, carry, max_steps)
+    one = segment or (lambda c, steps: while_loop(cond, body, c, steps))
+    return while_loop(cond, lambda c: one(c, steps), carry, max_steps // steps + 2)
 
 
 def _apart(carry: Any) -> Any:
