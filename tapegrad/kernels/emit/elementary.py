@@ -71,8 +71,9 @@ def _expm1_of_reduced(b: Any, r: Any) -> Any:
     return b.fma(p * r, r, r)
 
 
-def _outside(b: Any, x: Any, low: float, high: float) -> Any:
-    return (x < low) | (x > high) | b.isnan(x)
+def _clamped(b: Any, x: Any, low: float, high: float) -> Any:
+    inside = b.select(x < low, low, b.select(x > high, high, x))
+    return b.select(b.isnan(x), 0.0, inside)
 
 
 def _halved_powers(b: Any, k: Any, minus: int) -> tuple:
@@ -85,18 +86,18 @@ def _halved_powers(b: Any, k: Any, minus: int) -> tuple:
 def emit_exponential(b: Any, x: Any, low: float, high: float, reduced: Any = _reduced, minus: int = 0) -> Any:
     """Return 2^-minus e^x, or a power of 2 or 10 with another `reduced`.
 
-    The result is 0 below `low` and infinite above `high`."""
-    outside = _outside(b, x, low, high)
-    k, r = reduced(b, b.select(outside, 0.0, x))
+    The result is 0 below `low` and infinite above `high`, the largest number whose result is finite: an
+    infinite argument sets no flag."""
+    k, r = reduced(b, _clamped(b, x, low, high))
     p = 1.0 + _expm1_of_reduced(b, r)
     half, rest = _halved_powers(b, k, minus)
-    end = b.select(x > high, math.inf, b.select(x < low, 0.0, x))
-    return b.select(outside, end, p * half * rest)
+    y = b.select(x > high, math.inf, b.select(x < low, 0.0, p * half * rest))
+    return b.select(b.isnan(x), x, y)
 
 
 @elementary_function()
 def emit_exp(b: Any, x: Any) -> Any:
-    return emit_exponential(b, x, *((-745.2, 709.79) if b.bits == 64 else (-103.98, 88.73)))
+    return emit_exponential(b, x, *((-745.2, 709.782712893384) if b.bits == 64 else (-103.98, 88.7228317)))
 
 
 @elementary_function()
@@ -105,7 +106,7 @@ def emit_exp2(b: Any, x: Any) -> Any:
         k = b.floor(x + 0.5)
         return k, (x - k) * math.log(2)
 
-    return emit_exponential(b, x, *((-1075.5, 1024.0) if b.bits == 64 else (-150.5, 128.0)), reduced)
+    return emit_exponential(b, x, *((-1075.5, 1023.9999999999999) if b.bits == 64 else (-150.5, 127.999992)), reduced)
 
 
 @elementary_function()
@@ -115,13 +116,13 @@ def emit_exp10(b: Any, x: Any) -> Any:
         high, low = LOG10_2[b.bits]
         return k, b.fnma(k, low, b.fnma(k, high, x)) * math.log(10)
 
-    return emit_exponential(b, x, *((-323.7, 308.26) if b.bits == 64 else (-45.2, 38.54)), reduced)
+    return emit_exponential(b, x, *((-323.7, 308.2547155599167) if b.bits == 64 else (-45.2, 38.5318375)), reduced)
 
 
 def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
     """Return 2^-minus (e^x - 1)."""
     one = 2.0**-minus
-    k, r = _reduced(b, b.select(_outside(b, x, low, high), 0.0, x))
+    k, r = _reduced(b, _clamped(b, x, low, high))
     s, t = _halved_powers(b, k, minus)
     p = _expm1_of_reduced(b, r)
     y = b.select(k > (1000.0 if b.bits == 64 else 100.0), (p + 1.0) * s * t, b.fma(p, s * t, s * t - one))
@@ -131,7 +132,7 @@ def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
 
 @elementary_function("nan, 0")
 def emit_expm1(b: Any, x: Any) -> Any:
-    return _expm1(b, x, *((-40.0, 709.79) if b.bits == 64 else (-20.0, 88.73)))
+    return _expm1(b, x, *((-40.0, 709.782712893384) if b.bits == 64 else (-20.0, 88.7228317)))
 
 
 def _with_sign(b: Any, x: Any, y: Any) -> Any:
@@ -139,8 +140,8 @@ def _with_sign(b: Any, x: Any, y: Any) -> Any:
 
 
 def _half_overflows(b: Any) -> float:
-    """Return the threshold above which e^x / 2 is infinite."""
-    return 710.475860073944 if b.bits == 64 else 89.4159862326283
+    """Return the largest number of which e^x / 2 is finite."""
+    return 710.4758600739439 if b.bits == 64 else 89.4159851
 
 
 @elementary_function()
