@@ -106,7 +106,9 @@ def emit_exp2(b: Any, x: Any) -> Any:
         k = b.floor(x + 0.5)
         return k, (x - k) * math.log(2)
 
-    return emit_exponential(b, x, *((-1075.5, 1023.9999999999999) if b.bits == 64 else (-150.5, 127.999992)), reduced)
+    return emit_exponential(
+        b, x, *((-1075.5, 1023.9999999999999) if b.bits == 64 else (-150.5, 127.999992)), reduced
+    )
 
 
 @elementary_function()
@@ -116,7 +118,9 @@ def emit_exp10(b: Any, x: Any) -> Any:
         high, low = LOG10_2[b.bits]
         return k, b.fnma(k, low, b.fnma(k, high, x)) * math.log(10)
 
-    return emit_exponential(b, x, *((-323.7, 308.2547155599167) if b.bits == 64 else (-45.2, 38.5318375)), reduced)
+    return emit_exponential(
+        b, x, *((-323.7, 308.2547155599167) if b.bits == 64 else (-45.2, 38.5318375)), reduced
+    )
 
 
 def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
