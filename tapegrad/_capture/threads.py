@@ -178,9 +178,9 @@ def exclusively(shadow: Any, write: Callable) -> Any:
     if not arrays:
         return None
     with LOCK:
-        # who captures from now on looks at this, and who has captured before is met below
-        WRITERS.append(shadow)
         try:
+            # who captures from now on looks at this, and who has captured before is met below
+            WRITERS.append(shadow)
             if len(THREADS) < 2:
                 return write(shadow)
             wait_for_sweeps(shadow, arrays)
@@ -193,7 +193,8 @@ def exclusively(shadow: Any, write: Callable) -> Any:
                     s.sums[id(a)] = [a, checksum(a)]
             return result
         finally:
-            WRITERS.remove(shadow)
+            if shadow in WRITERS:  # an interrupt may have come before
+                WRITERS.remove(shadow)
 
 
 def other_captures(shadow: Any, arrays: list) -> list:
