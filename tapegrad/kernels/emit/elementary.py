@@ -71,8 +71,8 @@ def _expm1_of_reduced(b: Any, r: Any) -> Any:
     return b.fma(p * r, r, r)
 
 
-def _clamped(b: Any, x: Any, low: float, high: float) -> Any:
-    inside = b.select(x < low, low, b.select(x > high, high, x))
+def _clamped(b: Any, x: Any, low: float, high: float, above: float | None = None) -> Any:
+    inside = b.select(x < low, low, b.select(x > high, high if above is None else above, x))
     return b.select(b.isnan(x), 0.0, inside)
 
 
@@ -126,7 +126,7 @@ def emit_exp10(b: Any, x: Any) -> Any:
 def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
     """Return 2^-minus (e^x - 1)."""
     one = 2.0**-minus
-    k, r = _reduced(b, _clamped(b, x, low, high))
+    k, r = _reduced(b, _clamped(b, x, low, high, above=0.0))  # (2^k overflows near `high`)
     s, t = _halved_powers(b, k, minus)
     p = _expm1_of_reduced(b, r)
     y = b.select(k > (1000.0 if b.bits == 64 else 100.0), (p + 1.0) * s * t, b.fma(p, s * t, s * t - one))
