@@ -2,9 +2,9 @@
 
 CPU and GPU therefore give the same bits. Each function takes `b`, the `Expressions` of an emitter's builder:
 arithmetic in the working type, and bit operations on integers of the same width. It returns an `Expression`.
-Errors are at most 2 units in the last place, and 4 for special functions. Zeros of special functions on the
-negative axis are an exception. The tests check this in multiple precision. Zeros, infinities and nan are
-those of NumPy."""
+Errors are at most 2 units in the last place, 2.4 of `tanh`, and 4 for special functions. Zeros of special
+functions on the negative axis are an exception. The tests check this in multiple precision. Zeros, infinities
+and nan are those of NumPy."""
 
 import collections
 import functools
