@@ -6,9 +6,8 @@
 G10: the goal's name in the design. All systems have the same tolerances. The column `error` is the largest
 relative error of the gradient, against differences of SciPy's solutions at tight tolerances (those of the
 plate by Radau) or against tapegrad's gradient at them. The column of Numba is a loop written by hand for this
-equation: the steps of
-Dormand and Prince with forward sensitivities. diffrax's functions are jitted and compiled before they are
-timed; its adjoint is that of the steps (RecursiveCheckpointAdjoint)."""
+equation: the steps of Dormand and Prince with forward sensitivities. diffrax's functions are jitted and
+compiled before they are timed; its adjoint is that of the steps (RecursiveCheckpointAdjoint)."""
 
 import inspect
 import os

@@ -242,10 +242,10 @@ class CachedProgram:
         """Return whether the replays so far have cost so much that the text may be written. Ranks write
         together."""
         asked = self.compile is True or self.cuda_graph or self.joint
-        asked = asked or self.emitted is not None or self.due < EMITTED_REPLAY
-        if asked or self.spent < self.writing_cost:
-            return bool(asked)
-        return EMITTER in sys.modules or self.spent >= self.writing_cost + LOADING_NS
+        if asked or self.emitted is not None or self.due < EMITTED_REPLAY:
+            return True
+        loading = 0.0 if EMITTER in sys.modules else LOADING_NS
+        return self.spent >= self.writing_cost + loading
 
     @functools.cached_property
     def writing_cost(self) -> float:
@@ -268,12 +268,14 @@ class CachedProgram:
     def written(self, begin: int) -> None:
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
+        # ranks take the same text, and a device still works when its launch has returned
+        comparable = not self.joint and not program.on_device
         if self.replays < EMITTED_REPLAY:
             self.kinds = emitter.InstructionKinds(program)
             if not emitter.is_repeated(self.kinds):
                 self.due = EMITTED_REPLAY
                 return
-        if self.emitted is None:
+        if self.emitted is None and (comparable or not wanted):
             self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
         self.kinds = None
         if self.compile == "auto":
@@ -286,8 +288,7 @@ class CachedProgram:
         if wanted:
             kinds = None if self.emitted is None else self.emitted.kinds
             made = emitter.compiled_program(program, kinds=kinds)
-            # (a device goes on when its launch has returned)
-            if not self.joint and not program.on_device and (made.groups or made.loops):
+            if comparable and TRIED_REPLAYS and (made.groups or made.loops):
                 self.trial = [(each, []) for each in (self.emitted, made)]
             self.emitted = made
 
@@ -301,7 +302,7 @@ class CachedProgram:
         found = text.run(*values)
         seconds.append(time.thread_time() - begin)
         if self.trial and len(trial[-1][1]) >= TRIED_REPLAYS:
-            self.emitted, self.trial = min(trial, key=lambda each: min(each[1], default=0.0))[0], []
+            self.emitted, self.trial = min(trial, key=lambda each: min(each[1]))[0], []
         return found
 
     def refuse(self) -> None:

@@ -1,8 +1,8 @@
 """Thresholds of replay: what is measured in elements, bytes, operations or nanoseconds of the processor, and
 decides which way is taken.
 
-They choose between ways that give the same numbers, up to rounding.  Times are those of a model of the costs:
-nothing is measured when a program runs."""
+They choose between ways that give the same numbers, up to rounding.  Times are those of a model of the costs.
+Two things are measured when a program runs: what calls have cost so far, and which of two texts is faster."""
 
 import functools
 

@@ -2,8 +2,8 @@
 everything is as before: nothing is open, NumPy's settings, the collector and the user's objects are as they
 were or as the function left them, and the next call gives the right numbers.
 
-Two searches: an exception at such an instruction, for every one (by default a sample that differs from day to
-day), and real signals at random times."""
+Two searches: an exception after each of these instructions (by default a sample that differs from day to day),
+and real signals at random times."""
 
 import contextlib
 import datetime
@@ -257,8 +257,10 @@ CHECKED = ("CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "RESUME")
 
 @functools.cache
 def deliveries(code):
-    """The places of the code before which a signal may be delivered: it is, by the instruction before, so both
-    must have the same handler.  None lies between the end of a `with` block and its `__exit__`, say."""
+    """The places of the code at which a signal may arrive.
+
+    CPython delivers it within the instruction before, so both instructions must have the same handler.  No
+    place lies between the end of a `with` block and its `__exit__`."""
     entries = dis.Bytecode(code).exception_entries
 
     def handlers(i):

@@ -252,6 +252,7 @@ def test_another_thread_may_end_the_trial():
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_ranks_take_the_same_text(ranks, monkeypatch):
     """Times differ between ranks, so they decide nothing there."""
+    monkeypatch.setattr(cached_program, "TRIED_REPLAYS", TRIED_REPLAYS)
     x = np.linspace(0.1, 1.0, 2000)
     p = tg.prepare(lambda x: (np.sin(x) * np.exp(x)).sum(), x)
     for _ in range(3):

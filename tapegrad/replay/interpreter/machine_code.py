@@ -102,8 +102,8 @@ SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the res
 IN_LINES |= {
     row: RowFunction(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()
 }
-# An infinite value of a finite number is none here, for nothing tells the processor of it.
-OWN = """%t = call double @own_{name}(double %x)
+# An infinite result of a finite number becomes nan.  The block is then done again by NumPy, which warns.
+OWN_FUNCTION = """%t = call double @own_{name}(double %x)
   %p = fmul double %x, 0.0
   %q = fmul double %t, 0.0
   %u = fcmp ord double %p, 0.0
@@ -111,7 +111,7 @@ OWN = """%t = call double @own_{name}(double %x)
   %w = and i1 %u, %v
   %r = select i1 %w, double %q, double %t"""
 IN_LINES |= {
-    f"{name} {way}": RowFunction(name, OWN.format(name=name), way, False, True)
+    f"{name} {way}": RowFunction(name, OWN_FUNCTION.format(name=name), way, False, True)
     for name in LIBM
     for way in WAYS[1]
 }
