@@ -13,6 +13,7 @@ import pytest
 import tapegrad as tg
 from tapegrad import cache
 from tapegrad.kernels.launch import cpu
+from tapegrad.kernels.trace.captured import CapturedState
 
 THETA, DATA = np.array([[0.7], [1.3]]), np.array([0.5, -0.25])
 
@@ -108,6 +109,43 @@ def calls_meanwhile(changes, threads):
         t.join()
     assert not wrong
     assert k(np.ones((1, 1)), np.ones(1))[0] == -c["c"]
+
+
+@pytest.mark.parametrize(
+    "make, call",
+    [
+        (tg.kernels.likelihood, lambda k: k(THETA, DATA)),
+        (tg.kernels.likelihood, lambda k: k.contributions(THETA, DATA)),
+        (tg.kernels.likelihood, lambda k: tg.grad(lambda t: k(t, DATA).sum())(THETA)),
+        (tg.kernels.map, lambda k: k(THETA)),
+    ],
+    ids=["value", "contributions", "gradient", "map"],
+)
+def test_a_call_that_begins_during_a_trace(make, call, monkeypatch):
+    """The trace has read a number that is older than the call: the call waits, and traces anew."""
+    c, settle, found, later = {"c": 1.0}, CapturedState.settle, [], []
+    k = make(lambda t, *y: -(t * c["c"]).sum())
+
+    def slowly(self, kernel):
+        if not later:
+            c["c"] = 2.0
+            later.append(threading.Thread(target=lambda: found.append(call(k))))
+            later[0].start()
+            later[0].join(0.3)
+        return settle(self, kernel)
+
+    monkeypatch.setattr(CapturedState, "settle", slowly)
+    call(k)
+    later[0].join()
+    assert np.array_equal(found[0], call(make(lambda t, *y: -(t * 2.0).sum())))
+
+
+def test_a_trace_that_fails_leaves_nothing_behind():
+    k = tg.kernels.likelihood(lambda t, y: t[0] * {}["no"])
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            k(THETA, DATA)
+    assert not k._captured
 
 
 def test_threads_get_numbers_of_their_time():

@@ -105,10 +105,7 @@ class Family:
         return self.programs[key]
 
     def traced(self, signature: tuple) -> KernelProgram:
-        made = steadily(lambda: self.base(signature), self.name)
-        if made.g.captured is not None and made.g.captured not in self.captured:
-            self.captured.append(made.g.captured)
-        return made
+        return steadily(lambda: self.base(signature), self.name, self.captured)
 
     def derived(self, kind: str, n: Any, signature: tuple) -> KernelProgram:
         p = self.program(signature, n)

@@ -151,12 +151,12 @@ class GeneratedKernel(PickledByCall):
         The replacement is one assignment. After an interrupt the old trace is still there, and is replaced
         then."""
         traced = self._traced
-        for c in traced.captured:
+        for c in traced.captured.copy():  # of which other threads remove traces in progress
             if c.changed():
                 self._traced = traced = traced.renewed()
                 return traced
         if OPEN.shadows:
-            for c in traced.captured:
+            for c in traced.captured.copy():
                 c.refuse_written(self.__name__)
         return traced
 

@@ -36,9 +36,9 @@ class MapKernel(PickledByCall):
 
     def __call__(self, *args: Any) -> Any:
         """Apply the kernel to arguments (..., B), the sample being the last axis; the results have it too."""
-        if any([c.changed() for c in self._traced[1]]):
+        if any([c.changed() for c in self._traced[1].copy()]):
             self._traced = {}, [], True  # one assignment, as in `kernel`
-        for c in self._traced[1]:
+        for c in self._traced[1].copy():
             c.refuse_written(self.__name__)
         values = [values_of(a.value) if isinstance(a, Const) else a for a in args]
         fixed = [isinstance(a, Const) or not _differentiable(v) for a, v in zip(args, values, strict=True)]
@@ -80,9 +80,7 @@ class MapKernel(PickledByCall):
                 builds.append(build)
                 return program
 
-            program = steadily(trace, self.__name__)
-            captured.append(program.g.captured)
-            traced = [program]
+            traced = [steadily(trace, self.__name__, captured)]
             family = Family(
                 self.__name__, lambda s: traced.pop() if traced else trace(), False, False, by_data=False
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..._capture.dependencies import Environment, Status, state
 from ..._core.errors import DroppedDerivativeError, KernelError
-from ..._core.scope import OPEN
+from ..._core.scope import OPEN, lock
 
 MOST_TRACES = 10  # traces that met two states of objects that other threads change
 
@@ -19,18 +19,50 @@ class UnstableTrace(KernelError):
     """A second trace gave another program, and captured objects have changed meanwhile."""
 
 
-def steadily(trace: Callable[[], Any], kernel: str) -> Any:
-    """Return the program of `trace`, and whether it is valid beyond this call."""
+class TraceInProgress:
+    """A trace that is not complete, in place of its CapturedState.
+
+    A call that begins meanwhile waits for the end: what the trace has read may be older than the call."""
+
+    def __init__(self) -> None:
+        self.lock = lock()
+        self.made: CapturedState | None = None
+
+    def changed(self) -> bool:
+        with self.lock:
+            return self.made is not None and self.made.changed()
+
+    def refuse_written(self, kernel: str) -> None:
+        with self.lock:
+            if self.made is not None:
+                self.made.refuse_written(kernel)
+
+
+def steadily(trace: Callable[[], Any], kernel: str, captured: list) -> Any:
+    """Return the program of `trace`; list in `captured` what it has read."""
+    pending = TraceInProgress()
+    with pending.lock:
+        captured.append(pending)
+        try:
+            made = stable_program(trace)
+            state = pending.made = made.g.captured
+            if state is not None:
+                state.settle(kernel)
+                if state not in captured:
+                    captured.append(state)
+        finally:
+            captured.remove(pending)
+    return made
+
+
+def stable_program(trace: Callable[[], Any]) -> Any:
+    """Trace again while other threads change captured objects."""
     for left in range(MOST_TRACES - 1, -1, -1):
         try:
-            made = trace()
+            return trace()
         except UnstableTrace:
             if not left:
                 raise
-            continue
-        if made.g.captured is not None:
-            made.g.captured.settle(kernel)
-        return made
 
 
 def is_alone() -> bool:
