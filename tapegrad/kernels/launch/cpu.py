@@ -39,7 +39,7 @@ LARGE_TEXT_LINES = 12_000
 QUICK_TEXT_LINES = 4_000  # the same of a kernel, which is optimised later if it runs for long:
 SECONDS_PER_LINE = 5e-5  # what that takes
 OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
-WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
+WIDE, NARROW = 48, 160  # operations of a step, or rows, below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
 # the same of loops within loops, whose steps are long chains: two registers of 64 bytes fill the pipeline. Of
 # 32 bytes there are never more than two
@@ -288,7 +288,9 @@ class LaunchPlan:
 
 
 def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPlan:
-    p, n = low.program, low.operations
+    p = low.program
+    outputs = [p.rows_of(k) for k in range(len(p.groups))]
+    n = max(low.operations, sum(p.inputs) + sum(outputs))  # each row is loaded or stored
     summed = p.by_data and p.step_rows > 0 and not per_sample
     taped = low.taped()
     nested = NESTED_STEP if processor().wide else 0
@@ -299,7 +301,7 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
         held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
     return LaunchPlan(
         inputs=list(p.inputs),
-        outputs=[p.rows_of(k) for k in range(len(p.groups))],
+        outputs=outputs,
         types=[t.char for t in low.types(dtype)],
         streams=p.streams,
         step_rows=p.step_rows,
