@@ -41,6 +41,18 @@ def test_one_sample_gets_the_bits_that_it_gets_among_others(name, dtype):
         assert np.isfinite(a).all() and np.array_equal(a[:, :1], b)
 
 
+def test_blocks_are_narrow_where_rows_are_many():
+    """The time of code generation grows with the cube of the vectors that one block loads and stores."""
+    widths = []
+    for n in (4, 8, 14):
+        k = kernels.map(np.triu)
+        x = np.random.default_rng(n).normal(size=(n, n, 70))
+        assert np.array_equal(k(x), np.triu(x.transpose(2, 0, 1)).transpose(1, 2, 0))
+        ((family, _),) = k._families.values()
+        widths += [launcher.width for launcher in family.launchers.values()]
+    assert widths == [32, 16, 8]
+
+
 def test_threads_give_the_same_bits(monkeypatch):
     rng = np.random.default_rng(0)
     theta, x = np.abs(rng.normal(size=(4, 3001))) + 0.5, rng.normal(size=(2, 2000))
