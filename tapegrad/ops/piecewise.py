@@ -372,8 +372,16 @@ def scaled(x, n):
     return xp_of2(x, n).ldexp(x, n)
 
 
+def copysign_in_kernels(x, y):
+    negative = np.logical_or(y < 0.0, np.logical_and(y == 0.0, 1.0 / y < 0.0))
+    return np.where(negative, -abs(x), abs(x))
+
+
 copysign = elementwise(
-    np.copysign, lambda g, out, x, y: g * sign_bit(x) * sign_bit(y), lambda g, out, x, y: 0.0 * g
+    np.copysign,
+    lambda g, out, x, y: g * sign_bit(x) * sign_bit(y),
+    lambda g, out, x, y: 0.0 * g,
+    scalar=copysign_in_kernels,
 )
 heaviside = elementwise(
     np.heaviside,

@@ -126,6 +126,53 @@ def test_derivatives_of_special_functions(name, order):
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
+normal_quantile = lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1)
+QUANTILES = {
+    "ndtri": (normal_quantile, [0.03, 0.37, 0.5, 0.74, 0.97]),
+    "erfinv": (mpmath.erfinv, [-0.92, -1e-9, 0.3, 0.7, 0.99]),
+    "erfcinv": (lambda x: mpmath.erfinv(1 - x), [1e-3, 0.2, 1.0, 1.7, 1.99]),
+}
+
+
+@pytest.mark.parametrize("name", QUANTILES)
+def test_quantiles(name):
+    exact, points = QUANTILES[name]
+    f = getattr(scipy.special, name)
+    k, rng = kernels.map(f), np.random.default_rng(1)
+    x = rng.uniform({"erfinv": -1.0}.get(name, 0.0), {"erfcinv": 2.0}.get(name, 1.0), 200)
+    x = np.concatenate([x, 10 ** rng.uniform(-9, -1, 50)])
+    assert ulps(k(x), [exact(mpmath.mpf(float(v))) for v in x]) < 6
+    single = x.astype(np.float32)
+    assert ulps(k(single), f(single.astype(float))) < 8
+    tiny, edges = (
+        10 ** rng.uniform(-300, -10, 50),
+        [0.0, -0.0, 0.5, 1.0, -1.0, 2.0, 3.0, -3.0, np.inf, np.nan],
+    )
+    np.testing.assert_allclose(k(tiny), f(tiny), rtol=1e-14)
+    np.testing.assert_allclose(k(np.array(edges)), f(edges), rtol=1e-15)
+    for order in (1, 2, 3):
+        expected = [float(mpmath.diff(exact, mpmath.mpf(v), order)) for v in points]
+        np.testing.assert_allclose(derivatives(k, order)(np.array(points)), expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("f", [scipy.special.rel_entr, scipy.special.kl_div, np.copysign])
+def test_functions_of_two_numbers(f):
+    """At zeros of both signs, infinities and nan too; the derivatives are those outside of kernels."""
+    x, y = [a.ravel() for a in np.meshgrid(*2 * [[0.0, -0.0, 0.3, 2.5, -1.5, np.inf, -np.inf, np.nan]])]
+    if f is np.copysign:  # the sign of nan is taken for +
+        x, y = x[~np.isnan(y)], y[~np.isnan(y)]
+    k = kernels.map(f)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(k(x, y), f(x, y), rtol=1e-15)
+    np.testing.assert_array_equal(np.signbit(k(x, y)), np.signbit(f(x, y)))
+    x, y = np.array([0.3, 1.7, 0.9]), np.array([0.5, 0.2, 4.0])
+    for order in (1, 2):
+        for n in (0, 1):
+            expected = derivatives(lambda v: f(*[(v, y), (x, v)][n]), order)([x, y][n])
+            found = derivatives(lambda v: k(*[(v, y), (x, v)][n]), order)([x, y][n])
+            np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-14)
+
+
 def test_derivatives_far_out():
     """The score of a probit in its far tail: phi / Phi, where both vanish; of a logit, where exp
     overflows."""

@@ -4,6 +4,7 @@ others. gamma.py and bessel.py have the rest. The body is SciPy's or CuPy's func
 A parameter without a rule (the order of a Bessel function, for example) raises when its derivative is
 needed."""
 
+import functools
 import math
 from typing import Any
 
@@ -46,10 +47,62 @@ erfc = special_ufunc(sp.erfc, lambda g, out, x: times0(bell(x * x, 1.0), (-2 / R
 erfcx = special_ufunc(sp.erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), scalar="erfcx")
 erfi = special_ufunc(sp.erfi, lambda g, out, x: times0((2 / ROOT_PI) * g, exp(x * x)))
 dawsn = special_ufunc(sp.dawsn, lambda g, out, x: g * dawsn_slope(x))
-erfinv = special_ufunc(sp.erfinv, lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)))
-erfcinv = special_ufunc(sp.erfcinv, lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)))
+# Rational functions of algorithm AS 241 (Wichura 1988, PPND16): about the median; in the tails for
+# sqrt(-log p) below and above 5. Coefficients of rising powers, those of the denominator after 1.
+MEDIAN = (
+    (3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125,
+     45921.953931549871457, 67265.770927008700853, 33430.575583588128105, 2509.0809287301226727),
+    (42.313330701600911252, 687.18700749205790830, 5394.1960214247511077, 21213.794301586595867,
+     39307.895800092710610, 28729.085735721942674, 5226.4952788528545610),
+)  # fmt: skip
+NEAR_TAIL = (
+    (1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550, 3.64784832476320460504,
+     1.27045825245236838258, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4),
+    (2.05319162663775882187, 1.67638483018380384940, 6.89767334985100004550e-1, 1.48103976427480074590e-1,
+     1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9),
+)  # fmt: skip
+FAR_TAIL = (
+    (6.65790464350110377720, 5.46378491116411436990, 1.78482653991729133580, 2.96560571828504891230e-1,
+     2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7),
+    (5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2, 7.86869131145613259100e-4,
+     1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15),
+)  # fmt: skip
+
+
+def normal_quantile(q, p):
+    """In a kernel: the quantile at 0.5 + q, where p is the distance from 0 or 1, whichever is nearer."""
+
+    def ratio(coefficients, x):
+        above, below = [functools.reduce(lambda total, c: total * x + c, c[::-1]) for c in coefficients]
+        return above / (below * x + 1.0)
+
+    t = np.sqrt(-np.log(p))
+    tail = np.where(t <= 5.0, ratio(NEAR_TAIL, t - 1.6), ratio(FAR_TAIL, t - 5.0))
+    tail = np.where(p == 0.0, math.inf, tail)
+    return np.where(
+        abs(q) <= 0.425, q * ratio(MEDIAN, (0.425 - q) * (0.425 + q)), np.where(q < 0.0, -tail, tail)
+    )
+
+
+erfinv = special_ufunc(
+    sp.erfinv,
+    lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)),
+    scalar=lambda x: math.sqrt(0.5) * normal_quantile(0.5 * x, 0.5 * (1.0 - abs(x))),
+    rough=True,
+)
+erfcinv = special_ufunc(
+    sp.erfcinv,
+    lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)),
+    scalar=lambda x: math.sqrt(0.5) * normal_quantile(0.5 * (1.0 - x), 0.5 * np.minimum(x, 2.0 - x)),
+    rough=True,
+)
 ndtr = special_ufunc(sp.ndtr, lambda g, out, x: times0(bell(x * x, 0.5), (1 / ROOT_2PI) * g), scalar="ndtr")
-ndtri = special_ufunc(sp.ndtri, lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))))
+ndtri = special_ufunc(
+    sp.ndtri,
+    lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))),
+    scalar=lambda p: normal_quantile(p - 0.5, np.minimum(p, 1.0 - p)),
+    rough=True,
+)
 ndtri_exp = special_ufunc(sp.ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)))
 log_ndtr = special_ufunc(sp.log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), scalar="log_ndtr")
 
@@ -171,11 +224,28 @@ def entr_in_kernels(x):
 entr = special_ufunc(
     sp.entr, lambda g, out, x: -times0(g, log(x) + 1.0), scalar=ComposedScalar(entr_in_kernels)
 )
+
+
+def relative_entropy(x, y, usual, limit):
+    """In a kernel: `usual` for positive numbers, `limit` at x = 0."""
+    value = np.where(np.logical_and(x == 0.0, y >= 0.0), limit, math.inf)
+    value = np.where(np.logical_and(x > 0.0, y > 0.0), usual, value)
+    return np.where(np.logical_or(np.isnan(x), np.isnan(y)), math.nan, value)
+
+
 rel_entr = special_ufunc(
-    sp.rel_entr, lambda g, out, x, y: times0(g, log(x / y) + 1.0), lambda g, out, x, y: -over0(g * x, y)
+    sp.rel_entr,
+    lambda g, out, x, y: times0(g, log(x / y) + 1.0),
+    lambda g, out, x, y: -over0(g * x, y),
+    scalar=lambda x, y: relative_entropy(x, y, x * np.log(x / y), 0.0),
+    rough=True,
 )
 kl_div = special_ufunc(
-    sp.kl_div, lambda g, out, x, y: times0(g, log(x / y)), lambda g, out, x, y: times0(g, 1.0 - over0(x, y))
+    sp.kl_div,
+    lambda g, out, x, y: times0(g, log(x / y)),
+    lambda g, out, x, y: times0(g, 1.0 - over0(x, y)),
+    scalar=lambda x, y: relative_entropy(x, y, x * np.log(x / y) - x + y, y),
+    rough=True,
 )
 
 
