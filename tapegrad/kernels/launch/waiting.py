@@ -20,6 +20,7 @@ LOCK = lock()
 STATE: dict = {}
 THREADED_OPERATIONS = 5_000_000  # operations below which a launch stays in its thread
 WAITING_OPERATIONS = 50_000_000  # operations above which the main thread waits: 10 to 100 ms
+BLOCK_OPERATIONS = 500_000_000  # operations of a block below which it works itself, and looks after each block
 PIECE_SECONDS = 0.005  # between checks for a stop, if a block does not take longer
 POLL, GRACE = 0.05, 0.4  # seconds between checks for signals; seconds for running pieces to end
 
@@ -135,9 +136,10 @@ def run_blocks(blocks: int, work: float, run: Callable, most: float = 0.0) -> No
     parts = min(THREADS, blocks) if work > THREADED_OPERATIONS else min(blocks, 1)
     cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
     shares = list(itertools.pairwise(cuts))
-    most = max(work, most)
-    if is_long(most):
-        stop = threading.Event()
+    most, stop = max(work, most), threading.Event()
+    if parts == 1 and is_long(most) and most <= BLOCK_OPERATIONS * blocks:
+        in_pieces(run, 0, blocks, stop)  # an interrupt is answered after a block
+    elif is_long(most):
         wait_for_tasks([submit(functools.partial(in_pieces, run, *share, stop)) for share in shares], stop)
     else:
         run_in_turn([functools.partial(run, *share) for share in shares])
