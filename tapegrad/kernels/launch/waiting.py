@@ -20,7 +20,9 @@ LOCK = lock()
 STATE: dict = {}
 THREADED_OPERATIONS = 5_000_000  # operations below which a launch stays in its thread
 WAITING_OPERATIONS = 50_000_000  # operations above which the main thread waits: 10 to 100 ms
-BLOCK_OPERATIONS = 500_000_000  # operations of a block below which it works itself, and looks after each block
+BLOCK_OPERATIONS = (
+    500_000_000  # operations of a block below which it works itself, and looks after each block
+)
 PIECE_SECONDS = 0.005  # between checks for a stop, if a block does not take longer
 POLL, GRACE = 0.05, 0.4  # seconds between checks for signals; seconds for running pieces to end
 
