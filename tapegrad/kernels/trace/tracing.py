@@ -465,10 +465,10 @@ class RecursionTrace:
             after, inc = self.traced(ids, what)
             classes: dict = {}
             finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
-            kept = {k for k in finer if leader[k] in fixed and after[k] == start[k]}
-            if finer == leader and kept == fixed:
+            constant = {k for k in finer if leader[k] in fixed and after[k] == start[k]}
+            if finer == leader and constant == fixed:
                 break
-            leader, fixed, t.once = finer, kept, True
+            leader, fixed, t.once = finer, constant, True
         if t.once != checked:  # an earlier attempt ran its functions twice; so does the last one
             t.once = checked
             traced = lambda: [*self.traced(ids, what), loop.inner]
