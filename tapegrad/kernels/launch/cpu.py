@@ -37,7 +37,7 @@ LONG_PROGRAM = 2000  # and up to two blocks if it has more instructions: vectors
 # lines of text above which code generation is 8 times as fast, and the code 3 times as slow
 LARGE_TEXT_LINES = 12_000
 # the seconds of optimising a kernel above which that is left for later, when it has run for as long
-QUICK_SECONDS = 0.2
+DEFERRED_SECONDS = 0.2
 # what it takes: for a line of text, and for a choice of a number, which is a branch before AVX-512
 SECONDS_PER_LINE, SECONDS_PER_BRANCH = 5e-5, 6e-4
 OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
@@ -364,7 +364,7 @@ class Launcher:
         """Return the machine code for blocks of `width` samples."""
         text = self.text(width)
         seconds = optimisation_seconds(text)
-        if seconds <= QUICK_SECONDS:
+        if seconds <= DEFERRED_SECONDS:
             return engine_of(text)
         found = stored_engine(code_name(text + OPTIMIZED))
         if found is None:
