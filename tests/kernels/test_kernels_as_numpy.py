@@ -347,6 +347,59 @@ def test_state_of_the_function():
         kernels.map(closure)(X)
 
 
+def loop_that_changes(place, calls):
+    """A recursion with a loop that computes another number at each call, or at its first call only: for its
+    start, its number of steps, its condition or its body."""
+
+    def number(at):
+        if at == place[0]:
+            calls.append(1)
+        return float(len(calls) == 1 if place[1] == "first" else len(calls)) if at == place[0] else 0.0
+
+    def step(c, theta, y):
+        going = lambda s: s[0] < 10.0 + number("condition")
+        body = lambda s: (s[0] + y + number("body"), s[2], s[1] + 1.0)  # equal at first, not afterwards
+        if place[0] == "steps":
+            found = kernels.loop(theta[0] + number("steps"), lambda i, s: s * theta[0], c)
+        else:
+            found = kernels.while_loop(going, body, (c + number("start"), 0.0, 0.0), 100)[0]
+        return found, found
+
+    return lambda theta, y: kernels.recursion(lambda theta: 1.0, step).path(theta, y)
+
+
+@pytest.mark.parametrize("when", ["each", "first"])
+@pytest.mark.parametrize("at", ["start", "steps", "condition", "body"])
+def test_state_of_the_parts_of_a_loop(at, when):
+    """What a part of a loop left for its next call would be lost too."""
+    with pytest.raises(KernelError, match="something else when it runs again"):
+        loop_that_changes((at, when), [])(np.array([[1.5, 2.0]]), np.array([1.0, 2.0, 4.0]))
+
+
+def test_a_loop_in_a_recursion_is_traced_a_few_times():
+    """Twice, to see that it gives the same; anew, because starts that are equal do not stay equal; and with
+    these starts no longer taken for constants."""
+    calls, data = [], np.array([1.0, 2.0, 4.0])
+
+    def step(c, theta, y):
+        def body(s):
+            calls.append(1)
+            return s[0] + y, s[2], s[1] + 1.0
+
+        c = kernels.while_loop(lambda s: s[0] < 10.0, body, c, 100)
+        return (c[0] * 0.1, c[1], c[2]), np.stack(c)
+
+    found = kernels.recursion(lambda theta: (0.0, 0.0, 0.0), step).path(np.ones((1, 1)), data)
+    carry, expected = (0.0, 0.0, 0.0), []
+    for y in data:
+        while carry[0] < 10.0:
+            carry = carry[0] + y, carry[2], carry[1] + 1.0
+        expected.append(carry)
+        carry = (carry[0] * 0.1, carry[1], carry[2])
+    np.testing.assert_allclose(found[:, :, 0], np.transpose(expected), rtol=1e-14)
+    assert len(calls) <= 8
+
+
 def test_a_nan_made_anew_is_the_same():
     two, none = kernels.map(lambda x: (2.0 * x, float("nan")))(X)
     np.testing.assert_array_equal(two, 2.0 * X)

@@ -52,7 +52,7 @@ def counted(monkeypatch):
 def test_code_that_runs_for_long_is_optimised(folder, monkeypatch):
     """Long code is compiled quickly at first. Later the same bits come from optimised code, which the next
     kernel reads from disk."""
-    monkeypatch.setattr(cpu, "QUICK_TEXT_LINES", 0)
+    monkeypatch.setattr(cpu, "DEFERRED_SECONDS", 0.0)
     levels, compile_ = [], cpu.object_code
 
     def noted(text, large):

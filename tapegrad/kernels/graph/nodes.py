@@ -94,6 +94,12 @@ class Graph(Blocks):
         self.refusal = error
         return error
 
+    def allow(self, count: int) -> None:
+        """Give up if so many nodes more are too many."""
+        if len(self.mask) + count > self.budget:
+            self.exceeded = True
+            raise LongCode
+
     # --- making nodes ---
 
     def raw(self, op: str, *args: Any, shape: tuple | None = None, meta: Any = None) -> int:

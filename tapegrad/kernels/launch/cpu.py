@@ -36,8 +36,10 @@ SCALAR_BATCH = 3  # batches below this run sample by sample,
 LONG_PROGRAM = 2000  # and up to two blocks if it has more instructions: vectors take long to compile
 # lines of text above which code generation is 8 times as fast, and the code 3 times as slow
 LARGE_TEXT_LINES = 12_000
-QUICK_TEXT_LINES = 4_000  # the same of a kernel, which is optimised later if it runs for long:
-SECONDS_PER_LINE = 5e-5  # what that takes
+# the seconds of optimising a kernel above which that is left for later, when it has run for as long
+DEFERRED_SECONDS = 0.2
+# what it takes: for a line of text, and for a choice of a number, which is a branch before AVX-512
+SECONDS_PER_LINE, SECONDS_PER_BRANCH = 5e-5, 6e-4
 OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
 WIDE, NARROW = 48, 160  # operations of a step, or rows, below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
@@ -145,6 +147,12 @@ def object_code(text: str, large: int) -> bytes:
         if not function.is_declaration:
             run(function)
     return target.emit_object(module)
+
+
+def optimisation_seconds(text: str) -> float:
+    """Estimate what the compilation of this text takes, optimised."""
+    branches = 0 if processor().wide else text.count("= select i1 ")
+    return SECONDS_PER_LINE * text.count("\n") + SECONDS_PER_BRANCH * branches
 
 
 def code_name(text: str) -> str:
@@ -357,12 +365,12 @@ class Launcher:
     def engine(self, width: int) -> Any:
         """Return the machine code for blocks of `width` samples."""
         text = self.text(width)
-        lines = text.count("\n")
-        if lines <= QUICK_TEXT_LINES:
+        seconds = optimisation_seconds(text)
+        if seconds <= DEFERRED_SECONDS:
             return engine_of(text)
         found = stored_engine(code_name(text + OPTIMIZED))
         if found is None:
-            self.quick[width] = text, lines * SECONDS_PER_LINE
+            self.quick[width] = text, seconds
             found = engine_of(text, 0)
         return found
 

@@ -96,7 +96,7 @@ class StoredLauncher(Launcher):
             text = self.text(width)
             lines = text.count("\n")
             if self.rare and SHORT_RUN_LINES < lines <= self.large:
-                self.quick[width] = text, lines * cpu.SECONDS_PER_LINE
+                self.quick[width] = text, cpu.optimisation_seconds(text)
                 engine, text = cpu.engine_of(text, 0), text + cpu.OPTIMIZED
                 cache.save(cache.key(cpu.code_name(text)), zlib.compress(text.encode(), 1))
             else:

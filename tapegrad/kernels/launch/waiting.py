@@ -1,9 +1,10 @@
 """Work on blocks of samples: in this thread, shared with others, or by others while the main thread waits.
 
 Python answers Ctrl-C between two bytecodes of the main thread, and a launch is one C call. The main thread
-therefore runs no long launch itself; it submits pieces and waits. An interrupt, or any other exception of a
-signal handler, ends the wait. Pieces that have not begun are then dropped. A piece that is running ends by
-itself, and nobody uses the memory that it writes."""
+therefore runs no long call itself; it submits pieces and waits. If there is one thread, and blocks are
+short, it runs the pieces. An interrupt, or any other exception of a signal handler, ends the wait. Pieces
+that have not begun are then dropped. A piece that is running ends by itself, and nobody uses the memory that
+it writes."""
 
 import functools
 import itertools
@@ -20,6 +21,8 @@ LOCK = lock()
 STATE: dict = {}
 THREADED_OPERATIONS = 5_000_000  # operations below which a launch stays in its thread
 WAITING_OPERATIONS = 50_000_000  # operations above which the main thread waits: 10 to 100 ms
+# operations of a block up to which the only thread works itself, and looks for signals between blocks
+BLOCK_OPERATIONS = 500_000_000
 PIECE_SECONDS = 0.005  # between checks for a stop, if a block does not take longer
 POLL, GRACE = 0.05, 0.4  # seconds between checks for signals; seconds for running pieces to end
 
@@ -135,9 +138,10 @@ def run_blocks(blocks: int, work: float, run: Callable, most: float = 0.0) -> No
     parts = min(THREADS, blocks) if work > THREADED_OPERATIONS else min(blocks, 1)
     cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
     shares = list(itertools.pairwise(cuts))
-    most = max(work, most)
-    if is_long(most):
-        stop = threading.Event()
+    most, stop = max(work, most), threading.Event()
+    if parts == 1 and is_long(most) and most <= BLOCK_OPERATIONS * blocks:
+        in_pieces(run, 0, blocks, stop)  # an interrupt is answered after a block
+    elif is_long(most):
         wait_for_tasks([submit(functools.partial(in_pieces, run, *share, stop)) for share in shares], stop)
     else:
         run_in_turn([functools.partial(run, *share) for share in shares])

@@ -77,12 +77,13 @@ class Elimination(NamedTuple):
     steps: list
 
 
-def _elimination(a: Sym) -> Elimination:
-    """Eliminate; a matrix that is met again is not traced again."""
+def _elimination(a: Sym, numbers: int = 0) -> Elimination:
+    """Eliminate, for right-hand sides of so many numbers; a matrix that is met again is not traced again."""
     g, n, key = a.g, len(a), a.ids.tobytes()
     found: Elimination | None = g.eliminated.get(key)
     if found is not None:
         return found
+    g.allow(4 * n**3 // 3 + 3 * n * numbers)  # choices of rows, products and differences
     a, sign, steps = a.copy(), lift(g, 1.0), []
     for j in range(n - 1):
         exchanges = []
@@ -129,7 +130,7 @@ def symbolic_solve(a: Any, b: Any) -> Sym:
         return Sym(g, g.names(g.lusolve(g.pack(a.ids), g.pack(right.ids)), b.shape))
     key = a.ids.tobytes(), b.ids.tobytes(), b.shape
     if key not in g.eliminated:  # a step is traced several times
-        found = _elimination(a)
+        found = _elimination(a, b.size)
         g.eliminated[key] = symbolic_solve_triangular(found.upper, _eliminated(found, b))
     return g.eliminated[key].copy()
 

@@ -75,7 +75,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
     node = g.node("floor", steps.node_list[0])  # int(n) steps, as in plain Python
     if known is not None:
-        forget = t.attempt()
+        begun = t.attempt()
         try:
             return _traced_loop(
                 t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), body, carry
@@ -84,7 +84,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
             if known > UNROLLED_STEPS:
                 raise
             g.refusal = None
-            forget()  # the body needs a known i, to take an element of a list, for example
+            begun.forget()  # the body needs a known i, to take an element of a list, for example
         return _in_turn(int(known), body, carry)
     enough = g.compare("le", node, g.const(math.inf if max_steps is None else max_steps))  # false for nan
     bounded = g.select(enough, node, g.zero)
@@ -196,10 +196,14 @@ class LoopRequest:
         steps = g.select(gate, self.steps, g.zero)
         return steps, gate if g.value(self.steps) is not None else g.compare("lt", counter, steps)
 
-    def traced(self, t: Tracer, leader: list[int], gate: int) -> tuple[ProgramLoop, int, list[int]]:
-        """Return a new loop, its condition, and its carry after a step; component k equals number
-        leader[k]."""
+    def traced(
+        self, t: Tracer, leader: list[int], gate: int, first: bool
+    ) -> tuple[ProgramLoop, int, list[int]]:
+        """Return a new loop, its condition, and its carry after a step; component k equals number leader[k].
+
+        The functions run twice in the first attempt."""
         g = t.g
+        run = (lambda call: t.twice(call, self.of)) if first else (lambda call: call())
         made = ProgramLoop(g.new_loop(), self.steps, cap=self.cap)
         kept = sorted(set(leader))
         made.carry = [g.input("c", made.id, n, g.shape[self.start[k]]) for n, k in enumerate(kept)]
@@ -207,9 +211,9 @@ class LoopRequest:
         with t.step(made.id) as region:
             condition, counter = g.bool(True), g.input("i", made.id, 0)
             if (cond := self.cond) is not None:
-                condition = contribution_bool(g, t.twice(lambda: cond(given()), self.of))
+                condition = contribution_bool(g, run(lambda: cond(given())))
             region.going = self.going(g, condition, counter, gate)[1]
-            after = flatten_nodes(g, t.twice(lambda: self.body(counter, given()), self.of))[0]
+            after = flatten_nodes(g, run(lambda: self.body(counter, given())))[0]
             t.varying([condition, *after])
         made.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
@@ -227,15 +231,20 @@ def _traced_loop(
 
     Its body is traced again while components that are equal at the start prove unequal. It is also traced
     again if its inner loops must know that the surrounding step may not be taken."""
-    g, forget = t.g, t.attempt()
+    g, begun = t.g, t.attempt()
     start, build = flatten_nodes(g, carry)
     t.varying([*start, steps])
     wanted = LoopRequest(steps, cap, cond, body, of, start, build)
     classes: dict = {}
     leader, gate, attempts = [classes.setdefault(s, k) for k, s in enumerate(start)], g.bool(True), 0
+    if t.repeats:
+        number, settled, passed = t.settled.get(begun.number, (0, [], gate))
+        if len(settled) == len(start) and all([start[k] == start[r] for k, r in enumerate(settled)]):
+            g.loops, leader, gate = number, settled, passed
     while True:
-        forget()
-        made, condition, after = wanted.traced(t, leader, gate)
+        begun.forget()
+        number = g.loops
+        made, condition, after = wanted.traced(t, leader, gate, not attempts)
         attempts += 1
         classes = {}
         finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
@@ -247,6 +256,7 @@ def _traced_loop(
         if home.going == gate or not made.inner:
             break
         gate = home.going
+    t.settled[begun.number] = number, leader, gate
     kept = sorted(set(leader))
     made.start = [start[k] for k in kept]
     made.steps, going = wanted.going(g, condition, g.input("i", made.id, 0), home.going)

@@ -40,6 +40,25 @@ class Region:
     loops: list[ProgramLoop] = field(default_factory=list)
 
 
+@dataclass
+class Attempt:
+    """The beginning of a trace that may be repeated: the lists of loops with their lengths, and the number of
+    the last loop."""
+
+    g: Graph
+    lists: list[tuple[list[ProgramLoop], int]]
+    number: int
+
+    def loops(self) -> list[list[ProgramLoop]]:
+        """Return the loops made since."""
+        return [loops[n:] for loops, n in self.lists]
+
+    def forget(self) -> None:
+        """Forget the loops made since."""
+        for loops, n in self.lists:
+            del loops[n:]
+
+
 class Tracer:
     """One trace: graph, rebuilt functions, the loops made so far."""
 
@@ -49,7 +68,10 @@ class Tracer:
         self.g.captured = None if pure else self.rebuild.captured_state
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # loop-invariant inner loops are moved out
-        self.repeats = pure  # is a trace being repeated, or need not be?
+        self.once = pure  # need functions not be repeated?
+        # the attempts that found what holds of a loop, by the number of loops before it, for repetitions
+        self.settled: dict[int, Any] = {}
+        self.repeats = False
 
     @property
     def loops(self) -> list[ProgramLoop]:
@@ -65,15 +87,9 @@ class Tracer:
         finally:
             self.regions.pop()
 
-    def attempt(self) -> Callable:
-        """Return a function that forgets all loops made since."""
-        kept = [(region.loops, len(region.loops)) for region in self.regions]
-
-        def forget() -> None:
-            for loops, n in kept:
-                del loops[n:]
-
-        return forget
+    def attempt(self) -> "Attempt":
+        """Return the beginning of a trace that may be repeated."""
+        return Attempt(self.g, [(region.loops, len(region.loops)) for region in self.regions], self.g.loops)
 
     def varying(self, nodes: Iterable[int]) -> int:
         """Return the loops, as bits, with which nodes in the current code vary.
@@ -97,21 +113,25 @@ class Tracer:
         return found
 
     def twice(self, call: Callable, f: Any) -> Any:
-        """Return call(), which traces f, after a second call with the same result.
+        """Return call(), which traces f, after a second call with the same result."""
+        if self.once:
+            return call()
+        begun = self.attempt()
+        return self.again(begun, call(), call, f)
+
+    def again(self, begun: "Attempt", first: Any, call: Callable, f: Any) -> Any:
+        """Return call(), whose result has been `first` since `begun`.
 
         A function with another result changes what it reads, and is refused, because a kernel keeps one
         trace."""
-        if self.repeats:
-            return call()
-        g, forget, loops = self.g, self.attempt(), self.g.loops
-        first = call()
-        forget()
-        g.loops, self.repeats = loops, True  # a repetition makes no new node
+        g, loops, before = self.g, begun.loops(), (self.once, self.repeats)
+        begun.forget()
+        g.loops, self.once, self.repeats = begun.number, True, True  # a repetition makes no new node
         try:
             found = call()
         finally:
-            self.repeats = False
-        if not same_node_trees(g, first, found):
+            self.once, self.repeats = before
+        if not same_node_trees(g, first, found) or loops != begun.loops():
             g.captured.refuse_draws(origin(f))
             self.varying([i for x in leaves(first) if isinstance(x, Sym) for i in x.node_list])
             raise (KernelError if g.captured.is_steady() else UnstableTrace)(
@@ -433,25 +453,26 @@ class RecursionTrace:
         g, loop, start = self.g, self.loop, self.start
         first: dict = {}
         leader = [first.setdefault(s, k) for k, s in enumerate(start)]
-        fixed = {k for k, s in enumerate(start) if g.op[s] in ("const", "array")}
-        forget = self.t.attempt()
+        fixed = {k for k in leader if g.op[start[k]] in ("const", "array")}
+        t, begun, checked = self.t, self.t.attempt(), self.t.once
         while True:
-            forget()
+            begun.forget()
+            begun.number = g.loops
             ids = [
                 start[k] if r in fixed else g.input("c", loop.id, r, g.shape[start[k]])
                 for k, r in enumerate(leader)
             ]
             after, inc = self.traced(ids, what)
-            moved = {leader[k] for k in range(len(start)) if leader[k] in fixed and after[k] != start[k]}
-            if moved:
-                fixed -= moved
-                continue
             classes: dict = {}
             finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
-            if finer == leader:
+            constant = {k for k in finer if leader[k] in fixed and after[k] == start[k]}
+            if finer == leader and constant == fixed:
                 break
-            fixed = {k for k in finer if leader[k] in fixed}
-            leader = finer
+            leader, fixed, t.once = finer, constant, True
+        if t.once != checked:  # an earlier attempt ran its functions twice; so does the last one
+            t.once = checked
+            traced = lambda: [*self.traced(ids, what), loop.inner]
+            after, inc, _ = t.again(begun, [after, inc, loop.inner], traced, self.step)
         if isinstance(self.theta, ParameterRows):
             # its rows count
             if self.skip is not None and not self.missing and self.theta.reads.count < self.p:
