@@ -340,11 +340,10 @@ class RecordedFacts:
         inputs = self.which(lambda prim, _: prim in INPUTS)
         found = self.which(lambda prim, watched: LOUD in watched or not is_total(prim)) & ~inputs
         looks = {id(look): look for look in trace.looks}
-        whole = [n for n, look in looks.items() if look[5] is not None and look[5].kind in "iu"]
+        whole = {n for n, look in looks.items() if look[5] is not None and look[5].kind in "iu"}
         if whole:
-            at = np.isin(np.fromiter(map(id, trace.looks), np.int64, len(trace.looks)), whole)
-            at &= ~self.which(lambda prim, _: prim is CONSTANT)
-            places = {*np.flatnonzero(at).tolist()} if at.any() else set()
+            constants = self.which(lambda prim, _: prim is CONSTANT)
+            places = {k for k, look in enumerate(trace.looks) if id(look) in whole and not constants[k]}
             by_places = lambda prim, _: prim not in STRUCTURAL and prim.batch != "elementwise"
             for k in self.numbers(by_places) if places else ():
                 found[k] = found[k] or not places.isdisjoint(trace.operands[k])
