@@ -96,7 +96,11 @@ def words(code: types.CodeType) -> frozenset:
 
 
 # operations that read a name -> by how many bits their number is shifted to give its place
-GLOBALS = {dis.opmap.get("LOAD_GLOBAL"): 1, dis.opmap.get("LOAD_NAME"): 0, dis.opmap.get("LOAD_FROM_DICT_OR_GLOBALS"): 0}
+GLOBALS = {
+    dis.opmap.get("LOAD_GLOBAL"): 1,
+    dis.opmap.get("LOAD_NAME"): 0,
+    dis.opmap.get("LOAD_FROM_DICT_OR_GLOBALS"): 0,
+}
 ATTRIBUTES = {dis.opmap.get("LOAD_METHOD"): 0, dis.opmap["LOAD_ATTR"]: int(sys.version_info >= (3, 12))}
 IMPORT = dis.opmap["IMPORT_NAME"]
 
@@ -108,17 +112,17 @@ def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
     names: dict = {}
     modules: dict = {}
     for c in codes_in(code):
-        chain: list | None = None  # the attributes read from the last global so far
+        chain: list = []  # the last global, and the attributes read from it so far
         for operation, number in instructions_of(c):
             if operation in ATTRIBUTES:
-                if chain is not None:
+                if chain:
                     chain.append(c.co_names[number >> ATTRIBUTES[operation]])
                 continue
-            if chain is not None:
-                names.setdefault(outer, set()).add(tuple(chain))
-            chain = None
+            if chain:
+                names.setdefault(chain[0], set()).add(tuple(chain[1:]))
+                chain = []
             if operation in GLOBALS:
-                outer, chain = c.co_names[number >> GLOBALS[operation]], []
+                chain = [c.co_names[number >> GLOBALS[operation]]]
             elif operation == IMPORT:
                 modules[c.co_names[number]] = None
     return names, tuple(modules)

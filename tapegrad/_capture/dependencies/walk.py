@@ -104,9 +104,7 @@ def may_catch(walk: "DependencyWalk") -> bool:
         if isinstance(f, types.FunctionType)
         for code in codes_in(f.__code__)
     ]
-    return walk.unknown is not None or any(
-        [CATCHING in code.co_code[::2] for code in codes]
-    )
+    return walk.unknown is not None or any([CATCHING in code.co_code[::2] for code in codes])
 
 
 @functools.lru_cache(64)
