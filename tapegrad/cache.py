@@ -94,8 +94,9 @@ def info() -> CacheInfo:
     found = stored()
     size = sum([status.st_size for _, status in found])
     where = folder()
-    at = None if where is None else Path(where)
-    return CacheInfo(at, len(found), size, MOST_FILES, MOST_BYTES, len(ENGINES), MOST_ENGINES)
+    return CacheInfo(
+        Path(where) if where else None, len(found), size, MOST_FILES, MOST_BYTES, len(ENGINES), MOST_ENGINES
+    )
 
 
 def clear() -> int:

@@ -76,15 +76,14 @@ FAILED = (Guard, Departure)
 
 
 class WritingTime:
-    """How many times as long as by the model the texts of this process take."""
+    """How many times as long as by the model texts take. The first one of a process loads the interpreter,
+    and does not count."""
 
-    factor = FIRST_TEXT
-    begun = False
+    factor, weight = FIRST_TEXT, 0.0
 
     def add(self, factor: float) -> None:
-        if self.begun:  # (the first text loads the interpreter)
-            self.factor += TEXT_WEIGHT * (factor - self.factor)
-        self.begun = True
+        self.factor += self.weight * (factor - self.factor)
+        self.weight = TEXT_WEIGHT
 
 
 WRITING = WritingTime()

@@ -11,7 +11,6 @@ from ...ops.zero_derivative import ArgumentPlaceholder
 from ..costs import COMPARED_ELEMENTS
 
 PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
-FLAT = PLAIN | {tuple}
 REGIONS = frozenset((READ, ASSIGN, ADD_AT))
 NO_STEPS = ()  # Python has one empty tuple
 
@@ -75,10 +74,6 @@ def settled_of(prim: Primitive, params: dict) -> tuple:
         kinds = tuple(map(type, params.values()))
         if PLAIN.issuperset(kinds):
             return params, (*params.items(), kinds)
-        if FLAT.issuperset(kinds):
-            inner = [type(i) for p in params.values() if type(p) is tuple for i in p]
-            if PLAIN.issuperset(inner):
-                return params, (*params.items(), kinds, *inner)
         params = {name: setting_copy(p) for name, p in params.items()}
         return params, tuple([(name, index_key(p)) for name, p in params.items()])
     except TypeError:
