@@ -93,7 +93,10 @@ def info() -> CacheInfo:
     """
     found = stored()
     size = sum([status.st_size for _, status in found])
-    return CacheInfo(folder(), len(found), size, MOST_FILES, MOST_BYTES, len(ENGINES), MOST_ENGINES)
+    where = folder()
+    return CacheInfo(
+        Path(where) if where else None, len(found), size, MOST_FILES, MOST_BYTES, len(ENGINES), MOST_ENGINES
+    )
 
 
 def clear() -> int:
@@ -165,18 +168,13 @@ def evict() -> None:
         size -= status.st_size
 
 
-def folder() -> Path | None:
+def folder() -> str | None:
+    """The folder on disk; None if there is none, for example because this user has no home."""
     name = os.environ.get("TAPEGRAD_CACHE")
-    if name == "":
-        return None
-    try:
-        return (
-            Path(name)
-            if name
-            else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tapegrad"
-        )
-    except RuntimeError:  # this user has no home
-        return None
+    if name is not None:
+        return name or None
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return None if home.startswith("~") else os.path.join(home, "tapegrad")
 
 
 def key(*parts: str) -> str:
@@ -207,17 +205,18 @@ def load_code(name: str) -> bytes | None:
     where = folder()
     if where is None:
         return None
+    path = os.path.join(where, f"{name}.o")
     try:
         # without waiting for the other end, should it be a pipe; what is looked at is the file that is read
-        handle = os.open(
-            where / f"{name}.o", os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        )
-        with os.fdopen(handle, "rb") as file:
-            status = os.fstat(file.fileno())
-            content = file.read() if is_ours(status) else b""
-            if content and time.time() - status.st_mtime > TOUCH_AGE_SECONDS:
-                with contextlib.suppress(OSError):
-                    os.utime(where / f"{name}.o")
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        try:
+            status = os.fstat(handle)
+            content = os.read(handle, status.st_size) if is_ours(status) else b""
+        finally:
+            os.close(handle)
+        if content and time.time() - status.st_mtime > TOUCH_AGE_SECONDS:
+            with contextlib.suppress(OSError):
+                os.utime(path)
     except (OSError, ValueError):
         return None
     inner = content[len(head(name)) : -SIZE]
@@ -230,11 +229,11 @@ def save(name: str, content: bytes) -> None:
         return
     path = None
     try:
-        where.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.makedirs(where, 0o700, exist_ok=True)
         handle, path = tempfile.mkstemp(dir=where)
         with os.fdopen(handle, "wb") as file:
             file.write(sealed(name, content))
-        os.replace(path, where / f"{name}.o")
+        os.replace(path, os.path.join(where, f"{name}.o"))
         path = None
         if WRITTEN[0] % WRITES_BETWEEN_CHECKS == 0:
             evict()

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core.bytecode import instructions_of
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.variable import Subarray
@@ -303,8 +304,7 @@ def deletes(code: types.CodeType) -> tuple:
     """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the
     dict itself."""
     here = [c for c in codes_in(code) if DELETE in c.co_code[::2]]  # opcodes stand at even places
-    found = {i.argval for c in here for i in dis.get_instructions(c) if i.opname == "DELETE_GLOBAL"}
-    return tuple(found)
+    return tuple({c.co_names[n] for c in here for operation, n in instructions_of(c) if operation == DELETE})
 
 
 BOUND_CALL = re.compile(r"LOAD_FAST\S* (LOAD_METHOD|LOAD_ATTR)=__getattribute__ LOAD_(FAST|CONST)\S* CALL\b")

@@ -578,8 +578,10 @@ def buffer_of(G: AnyList, owned: set[Any], slot: int, layout: AnyTuple) -> Any:
     elif slot in owned and bottom(h).strides == layout[2] and (layout[1] or not is_scalar(bottom(h))):
         return h
     else:
-        zeros = zeros_laid_out(*layout)
-        if isinstance(h, Variable) or isinstance(zeros, np.generic):
+        zeros, under = zeros_laid_out(*layout), bottom(h)
+        if type(h) in DIRECT and layout[1] and (under.strides, under.dtype) == (zeros.strides, zeros.dtype):
+            h = copied(h)
+        elif isinstance(h, Variable) or isinstance(zeros, np.generic):
             h = add_region(zeros, h, (), Ellipsis)
         else:
             zeros[...] = h

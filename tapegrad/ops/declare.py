@@ -29,6 +29,7 @@ import numpy as np
 import scipy
 
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
+from .._core.bytecode import instructions_of
 from .._core.errors import DeviceError
 from .._core.foreign import operand
 from .._core.primitive import Primitive, bind, layout_of
@@ -318,19 +319,13 @@ def reads(rule: AnyFunction) -> list[bool]:
     """Which arguments does the code of the rule read? An argument that no rule reads is not kept, and a
     write need not copy it.
 
-    Every rule is inspected on first use, so this reads the bytecode directly, in a twentieth of the
-    time of `dis`. It consists of pairs of bytes, operation and number. An argument that inner
-    functions read has another number there, too."""
-    code, high = rule.__code__, 0
+    An argument that inner functions read has another number there, too."""
+    code = rule.__code__
     seen: set[int] = set()
     arguments = code.co_argcount + code.co_kwonlyargcount
     several = code.co_flags & inspect.CO_VARARGS
-    found = code.co_code
-    for operation, low in zip(found[::2], found[1::2], strict=True):
-        number, high = high | low, 0
-        if operation == dis.EXTENDED_ARG:
-            high = number << 8
-        elif operation in PAIRS:
+    for operation, number in instructions_of(code):
+        if operation in PAIRS:
             seen.update((number >> 4, number & 15))
         elif operation in LOCALS:
             seen.add(number)

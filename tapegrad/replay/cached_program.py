@@ -28,11 +28,14 @@ from .costs import (
     BLOCK_ELEMENTS,
     COMPILE_NS,
     EMITTED_REPLAY,
+    FIRST_TEXT,
     GRAPHED_REPLAY,
     GROUP_REFUSALS,
     LOADING_NS,
     RECORDED_CALLS,
+    REPAID,
     REPEATED_INSTRUCTIONS,
+    TEXT_WEIGHT,
     TRIED_REPLAYS,
     WRITTEN_ELEMENT_NS,
     WRITTEN_INSTRUCTION_NS,
@@ -70,6 +73,20 @@ class Departure:
 
 
 FAILED = (Guard, Departure)
+
+
+class WritingTime:
+    """How many times as long as by the model texts take. The first one of a process loads the interpreter,
+    and does not count."""
+
+    factor, weight = FIRST_TEXT, 0.0
+
+    def add(self, factor: float) -> None:
+        self.factor += self.weight * (factor - self.factor)
+        self.weight = TEXT_WEIGHT
+
+
+WRITING = WritingTime()
 
 
 def warn(name: str, what: str, cause: Exception | None = None) -> None:
@@ -245,11 +262,11 @@ class CachedProgram:
         if asked or self.emitted is not None or self.due < EMITTED_REPLAY:
             return True
         loading = 0.0 if EMITTER in sys.modules else LOADING_NS
-        return self.spent >= self.writing_cost + loading
+        return self.spent >= REPAID * self.writing_cost * WRITING.factor + loading
 
     @functools.cached_property
     def writing_cost(self) -> float:
-        """How many ns of replays pay for the text."""
+        """How many ns it takes to write the text, by the model."""
         program = self.program
         kinds = {(id(w), id(program.shown[k])) for k, w in zip(program.numbers, program.what, strict=True)}
         sizes = [math.prod(shown[1]) for shown in program.shown.values()]
@@ -276,7 +293,10 @@ class CachedProgram:
                 self.due = EMITTED_REPLAY
                 return
         if self.emitted is None and (comparable or not wanted):
+            start = time.thread_time_ns()
             self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
+            if self.due >= EMITTED_REPLAY and self.writing_cost:
+                WRITING.add((time.thread_time_ns() - start) / self.writing_cost)
         self.kinds = None
         if self.compile == "auto":
             spent = self.recording + self.spent + time.thread_time_ns() - begin

@@ -134,17 +134,16 @@ class Program:
 
     def reached(self, operands: list, drawn: list) -> list:
         """The numbers of the instructions that are needed."""
-        self.needed = needed = bytearray(self.size)
+        self.needed = needed = bytearray(self.size)  # 2: an instruction reads it
         outputs = [k for k, _ in self.outputs if k is not None]
         ends = [*outputs, *[k for _, k in self.written], *self.guards, *drawn]
-        read = bytearray(self.size)
         for k in (*ends, *self.may_raise):
             needed[k] = 1
         for k in range(self.size - 1, -1, -1):
             if needed[k] and operands[k]:
                 for j in operands[k]:
-                    needed[j] = read[j] = 1
-        self.asked = sorted([k for k in self.may_raise.difference(ends) if not read[k]])
+                    needed[j] = 2
+        self.asked = sorted([k for k in self.may_raise.difference(ends) if needed[k] == 1])
         return [k for k, ks in enumerate(operands) if needed[k] and ks is not None]
 
     @property
@@ -339,12 +338,12 @@ class RecordedFacts:
         trace = self.trace
         inputs = self.which(lambda prim, _: prim in INPUTS)
         found = self.which(lambda prim, watched: LOUD in watched or not is_total(prim)) & ~inputs
-        looks = {id(look): look for look in trace.looks}
-        whole = [n for n, look in looks.items() if look[5] is not None and look[5].kind in "iu"]
+        ids = [*map(id, trace.looks)]
+        looks = dict(zip(ids, trace.looks, strict=True))
+        whole = {n for n, look in looks.items() if look[5] is not None and look[5].kind in "iu"}
         if whole:
-            at = np.isin(np.fromiter(map(id, trace.looks), np.int64, len(trace.looks)), whole)
-            at &= ~self.which(lambda prim, _: prim is CONSTANT)
-            places = {*np.flatnonzero(at).tolist()} if at.any() else set()
+            places = {*itertools.compress(range(len(ids)), map(whole.__contains__, ids))}
+            places.difference_update(self.numbers(lambda prim, _: prim is CONSTANT))
             by_places = lambda prim, _: prim not in STRUCTURAL and prim.batch != "elementwise"
             for k in self.numbers(by_places) if places else ():
                 found[k] = found[k] or not places.isdisjoint(trace.operands[k])

@@ -6,6 +6,7 @@ import collections
 import contextvars
 import ctypes
 import decimal
+import dis
 import fractions
 import functools
 import inspect
@@ -31,7 +32,9 @@ import scipy.sparse
 import scipy.stats
 
 import tapegrad as tg
+from tapegrad._capture.builtin import codes_in
 from tapegrad._capture.dependencies import Environment, Status
+from tapegrad._capture.dependencies.names import outer_names
 from tapegrad._capture.dependencies.walk import DependencyWalk, is_open
 from tapegrad.errors import TapegradError
 
@@ -626,3 +629,20 @@ def test_environments_share_a_walk_only_where_arrays_are_read_alike():
     assert [e.status() for e in (same, other)] == [Status.UNCHANGED, Status.CHANGED]
     held.append(1.0)
     assert Environment([held], lambda x: True, before=first).walk is not first.walk
+
+
+@pytest.mark.parametrize("module", [dis, inspect, types])
+def test_names_read_from_bytes_are_those_of_dis(module):
+    code = compile(inspect.getsource(module), module.__name__, "exec")
+    expected = {}
+    for c in codes_in(code):
+        steps = [i for i in dis.get_instructions(c) if i.opname != "EXTENDED_ARG"]
+        for k, i in enumerate(steps):
+            if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+                read = itertools.takewhile(lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :])
+                expected.setdefault(i.argval, set()).add(tuple([j.argval for j in read]))
+    names, modules = outer_names(code)
+    assert names == expected
+    assert {*modules} == {
+        i.argval for c in codes_in(code) for i in dis.get_instructions(c) if i.opname == "IMPORT_NAME"
+    }

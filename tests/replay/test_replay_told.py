@@ -176,6 +176,7 @@ class Clock:
 @pytest.mark.parametrize("replays", [2, 5, 17])
 def test_the_text_waits_until_the_replays_have_cost_as_much(replays, monkeypatch):
     monkeypatch.setattr(CachedProgram, "writing_cost", float(replays - 1))
+    monkeypatch.setattr(cached_program.WRITING, "factor", 1 / cached_program.REPAID)
     monkeypatch.setattr(cached_program, "time", Clock(1))
     f = lambda x: (np.sin(x) * x).sum()
     x = np.linspace(0.1, 1.0, 5)
@@ -186,10 +187,22 @@ def test_the_text_waits_until_the_replays_have_cost_as_much(replays, monkeypatch
         assert (p.forms["grad"].programs[0].emitted is not None) == (k >= replays)
 
 
+def test_what_texts_have_taken_tells_what_the_next_one_takes():
+    """The first one, which loads the interpreter, does not."""
+    writing = cached_program.WritingTime()
+    first = writing.factor
+    writing.add(1e3)
+    assert writing.factor == first
+    for _ in range(60):
+        writing.add(0.5)
+    assert abs(writing.factor - 0.5) < 1e-6
+
+
 def test_modules_that_write_texts_wait_too(monkeypatch):
     """In a process that has none yet."""
     monkeypatch.setattr(cached_program, "LOADING_NS", 4.0)
     monkeypatch.setattr(cached_program, "EMITTER", "tapegrad.replay.unloaded")
+    monkeypatch.setattr(cached_program.WRITING, "factor", 1 / cached_program.REPAID)
     kept = SimpleNamespace(compile="auto", cuda_graph=False, joint=0, emitted=None, due=2, writing_cost=3.0)
     for kept.spent in (2, 3, 6, 7):
         assert CachedProgram.is_paid(kept) == (kept.spent == 7)
@@ -262,3 +275,22 @@ def test_ranks_take_the_same_text(ranks, monkeypatch):
     monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, *ns: 0.0)
     kept.write()
     assert bool(kept.trial) == (not ranks)
+
+
+def test_a_cotangent_is_not_added_to_zeros():
+    """Of one number read beside another use of its array: six instructions a step, with the product twice."""
+
+    def f(x):
+        for _ in range(50):
+            x = x * x[1, 2]
+        return x.sum()
+
+    x = np.random.default_rng(0).normal(size=(3, 3))
+    x[1, 2] = 0.97
+    p = tg.prepare(f, x)
+    for at in (x, x + 0.01, x * np.where(x > 0, 1.0, 0.0)):
+        for _ in range(2):
+            expected = tg.grad(f)(at)
+            np.testing.assert_array_equal(p.grad(at), expected)
+            np.testing.assert_array_equal(np.signbit(p.grad(at)), np.signbit(expected))
+    assert p.forms["grad"].programs[0].program.recorded < 6 * 50 + 20

@@ -7,13 +7,13 @@ Each table lists names; the comment says what the names have in common. The walk
 import dis
 import functools
 import gc
-import itertools
 import os
 import sys
 import time
 import types
 from typing import Any
 
+from ..._core.bytecode import instructions_of
 from .. import is_foreign
 from ..builtin import codes_in
 from ..classes import POOL
@@ -95,6 +95,16 @@ def words(code: types.CodeType) -> frozenset:
     return frozenset(found)
 
 
+# operations that read a name -> by how many bits their number is shifted to give its place
+GLOBALS = {
+    dis.opmap.get("LOAD_GLOBAL"): 1,
+    dis.opmap.get("LOAD_NAME"): 0,
+    dis.opmap.get("LOAD_FROM_DICT_OR_GLOBALS"): 0,
+}
+ATTRIBUTES = {dis.opmap.get("LOAD_METHOD"): 0, dis.opmap["LOAD_ATTR"]: int(sys.version_info >= (3, 12))}
+IMPORT = dis.opmap["IMPORT_NAME"]
+
+
 @functools.lru_cache(maxsize=4096)
 def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
     """Return the globals that code looks up, each with the chains of attributes read from it, and the modules
@@ -102,15 +112,19 @@ def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
     names: dict = {}
     modules: dict = {}
     for c in codes_in(code):
-        steps = list(dis.get_instructions(c))
-        for k, i in enumerate(steps):
-            if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-                asked = itertools.takewhile(
-                    lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :]
-                )
-                names.setdefault(i.argval, set()).add(tuple([j.argval for j in asked]))
-            elif i.opname == "IMPORT_NAME":
-                modules[i.argval] = None
+        chain: list = []  # the last global, and the attributes read from it so far
+        for operation, number in instructions_of(c):
+            if operation in ATTRIBUTES:
+                if chain:
+                    chain.append(c.co_names[number >> ATTRIBUTES[operation]])
+                continue
+            if chain:
+                names.setdefault(chain[0], set()).add(tuple(chain[1:]))
+                chain = []
+            if operation in GLOBALS:
+                chain = [c.co_names[number >> GLOBALS[operation]]]
+            elif operation == IMPORT:
+                modules[c.co_names[number]] = None
     return names, tuple(modules)
 
 

@@ -77,6 +77,9 @@ REDUCERS = frozenset(
 )
 
 
+CATCHING = dis.opmap["PUSH_EXC_INFO"]  # opcodes stand at even places
+
+
 class IdentityKey:
     """A key that equals only the key of the same object."""
 
@@ -101,9 +104,7 @@ def may_catch(walk: "DependencyWalk") -> bool:
         if isinstance(f, types.FunctionType)
         for code in codes_in(f.__code__)
     ]
-    return walk.unknown is not None or any(
-        [i.opname == "PUSH_EXC_INFO" for code in codes for i in dis.get_instructions(code)]
-    )
+    return walk.unknown is not None or any([CATCHING in code.co_code[::2] for code in codes])
 
 
 @functools.lru_cache(64)

@@ -179,20 +179,22 @@ def sum_to_shape(z: Any, to: tuple) -> Any:
 
 @primitive(writes=True, prim=ADD_AT, total=True)
 def add_at(x, y, *, path, at):
-    cut = cut_of(x, path)
-    if cut is not None:
-        part = region(x, path[:cut])
-        z = add_at.prim.run(xp_of(x).zeros(part.shape, part.dtype), y, path=path[cut:], at=at)
-        return add_at.prim.run(x, z, path=path[:cut], at=Ellipsis)
-    for k, (kind, to) in enumerate(path):
-        if kind == "broadcast":  # these elements share memory, so their contributions are summed
-            part = region(x, path[:k])
-            z = add_at.prim.run(xp_of(x).zeros(to, part.dtype), y, path=path[k + 1 :], at=at)
-            return add_at.prim.run(x, sum_to_shape(z, part.shape), path=path[:k], at=Ellipsis)
-        if kind in SHARING:
-            add_at.prim.run(as_flat_source(x), y, path=(), at=coordinates_of(x, path, at))
-            return x
-    r, at = _target(x, path, at)
+    r = x
+    if path:
+        cut = cut_of(x, path)
+        if cut is not None:
+            part = region(x, path[:cut])
+            z = add_at.prim.run(xp_of(x).zeros(part.shape, part.dtype), y, path=path[cut:], at=at)
+            return add_at.prim.run(x, z, path=path[:cut], at=Ellipsis)
+        for k, (kind, to) in enumerate(path):
+            if kind == "broadcast":  # these elements share memory, so their contributions are summed
+                part = region(x, path[:k])
+                z = add_at.prim.run(xp_of(x).zeros(to, part.dtype), y, path=path[k + 1 :], at=at)
+                return add_at.prim.run(x, sum_to_shape(z, part.shape), path=path[:k], at=Ellipsis)
+            if kind in SHARING:
+                add_at.prim.run(as_flat_source(x), y, path=(), at=coordinates_of(x, path, at))
+                return x
+        r, at = _target(x, path, at)
     if type(r) is np.ndarray and not r.flags.writeable:  # a diagonal, which NumPy makes read-only
         r.flags.writeable = True
     if basic(at):

@@ -438,10 +438,11 @@ class Record(Trace):
 
     def shortened(self, prim):
         """(body, what of it was met: operands -> number, what results look like, what is done) of an
-        elementwise operation of tapegrad's own, or ()."""
+        operation of tapegrad's own whose operands' layouts tell that of its result, or ()."""
         run, pure, fresh = instruction_form(prim)
         short = ()
-        if pure and fresh and prim.batch == "elementwise" and not prim.multi and LOUD not in self.watched:
+        laid = prim.batch == "elementwise" or prim.reduces == "products"
+        if pure and fresh and laid and not prim.multi and LOUD not in self.watched:
             short = run, {}, elementwise_rule(prim), (prim, NOTHING, self.watched)
         self.short[prim] = short
         return short
