@@ -214,9 +214,9 @@ def test_folders_that_cannot_be_used(how, tmp_path, monkeypatch):
     elif how == "no home":
         monkeypatch.delenv("TAPEGRAD_CACHE", raising=False)
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-        monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+        monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     if how == "name with nul":
-        monkeypatch.setattr(cache, "folder", lambda: Path("a\0b"))
+        monkeypatch.setattr(cache, "folder", lambda: "a\0b")
     elif how != "no home":
         monkeypatch.setenv("TAPEGRAD_CACHE", str(where))
     assert run() == 62 and run() == 62 and len(calls) == 2
