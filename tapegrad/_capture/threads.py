@@ -21,10 +21,9 @@ import numpy as np
 
 from .._core.arrays import checksum, is_array, xp_of
 from .._core.errors import RouteError
-from .._core.scope import OPEN, lock
-from .routes import KEPT, memory_range, shares_memory_with, written_arrays
+from .._core.scope import OPEN
+from .routes import KEPT, LOCK, memory_range, shares_memory_with, written_arrays
 
-LOCK = lock()
 CHANGED = threading.Condition(LOCK)
 GRACE = 0.001  # seconds for an operation under way in another thread
 # seconds after which a thread that waits looks anew: who ought to tell it may have been interrupted

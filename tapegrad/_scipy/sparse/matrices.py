@@ -9,6 +9,7 @@ at one place stay apart where SciPy keeps them apart. What is not tracked is Sci
 import functools
 import math
 import operator
+import warnings
 from typing import Any
 
 import numpy as plain_np
@@ -642,7 +643,11 @@ def beside(other: Any, dense: Any) -> Any:
     matrix = (
         isinstance(other, plain_np.matrix) or isinstance(other, TrackedMatrix) and is_sparse_matrix(other)
     )
-    return late.followed(plain_np.asmatrix)(dense) if matrix else dense
+    if not matrix:
+        return dense
+    with warnings.catch_warnings():  # as SciPy's own `asmatrix`
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return late.followed(plain_np.asmatrix)(dense)
 
 
 def is_sparse_matrix(*xs: Any) -> bool:
