@@ -85,7 +85,7 @@ class Program:
     value; `code`: the instructions that are left, (number, instruction), in order; `guards`: number ->
     conditions on that value; `outputs`: (number or None, what the leaf is always); `written`: (array,
     number); `may_raise`: numbers of what may raise, `asked`: those that nobody reads;
-    `state`: what it leaves in objects, as further outputs;
+    `read`: the captured arrays; `state`: what it leaves in objects, as further outputs;
     `generators`: those of which it draws random numbers, always all that a plain call would;
     `writes_arguments`: several, so that they must not overlap?"""
 
@@ -118,6 +118,7 @@ class Program:
         self.captured = [
             (k, known[k]) for k in found.numbers(lambda prim, _: prim is CAPTURED) if self.needed[k]
         ]
+        self.read = [array for _, array in self.captured]
         self.what, self.operands = [what[k] for k in self.numbers], [operands[k] for k in self.numbers]
         self.looks = trace.looks
         self.views = {
