@@ -1,47 +1,51 @@
 """Runs a call up to a line, then another thread, then the rest of the call."""
 
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 PACKAGE = "tapegrad"
-WAITING = 0.2  # seconds; the other thread may wait for the call
+WAITING = 0.1  # seconds; the other thread may wait for the call
 
 
-class Interleaving:
-    """`Interleaving({n: action, ...})(call)` returns `call()`.
+def count_lines(make):
+    """Return how many lines of the package's code a call of what `make()` returns runs."""
+    make()()  # it may import modules
+    call = make()
+    counted = _Lines({}, None)
+    counted.run(call)
+    return counted.n
 
-    Before the n-th line of the package's code, `action` runs in a thread of its own. `lines` counts the lines.
-    """
 
-    def __init__(self, actions):
-        self.actions, self.lines, self.threads = actions, 0, []
+def interleaved(call, actions):
+    """Return call(). Before its n-th line of the package's code another thread runs ``actions[n]()``."""
+    with ThreadPoolExecutor(1) as other:
+        other.submit(int).result()  # the thread is there before the call
+        lines = _Lines(actions, other)
+        result = lines.run(call)
+        for action in lines.begun:
+            action.result(30)
+    return result
 
-    def __call__(self, call):
+
+class _Lines:
+    def __init__(self, actions, other):
+        self.actions, self.other, self.n, self.begun = actions, other, 0, []
+
+    def run(self, call):
         sys.settrace(self.trace)
         try:
             return call()
         finally:
             sys.settrace(None)
-            for thread in self.threads:
-                thread.join(30)
-                assert not thread.is_alive()
 
     def trace(self, frame, event, _):
         if PACKAGE not in frame.f_code.co_filename:
             return None
         if event == "line":
-            self.lines += 1
-            if self.lines in self.actions:
+            self.n += 1
+            if self.n in self.actions:
                 sys.settrace(None)
-                thread = threading.Thread(target=self.actions[self.lines])
-                self.threads.append(thread)
-                thread.start()
-                thread.join(WAITING)
+                self.begun.append(self.other.submit(self.actions[self.n]))
+                wait(self.begun, WAITING)
                 sys.settrace(self.trace)
         return self.trace
-
-
-def count_lines(call):
-    counted = Interleaving({})
-    counted(call)
-    return counted.lines
