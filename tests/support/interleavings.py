@@ -39,7 +39,8 @@ class _Lines:
             sys.settrace(None)
 
     def trace(self, frame, event, _):
-        if PACKAGE not in frame.f_code.co_filename:
+        name = frame.f_code.co_filename
+        if PACKAGE not in name and not name.startswith("<"):  # written code
             return None
         if event == "line":
             self.n += 1
