@@ -278,13 +278,14 @@ class CachedProgram:
         wanted = self.compile is True
         # ranks take the same text, and a device still works when its launch has returned
         comparable = not self.joint and not program.on_device
+        kinds = self.kinds
         if self.replays < EMITTED_REPLAY:
-            self.kinds = emitter.InstructionKinds(program)
-            if not emitter.is_repeated(self.kinds):
+            self.kinds = kinds = emitter.InstructionKinds(program)
+            if not emitter.is_repeated(kinds):
                 self.due = EMITTED_REPLAY
                 return
         if self.emitted is None and (comparable or not wanted):
-            self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
+            self.emitted = emitter.EmittedProgram(program, kinds=kinds)
         self.kinds = None
         if self.compile == "auto":
             spent = self.recording + self.spent + time.thread_time_ns() - begin

@@ -97,8 +97,7 @@ class TransformForm:
         self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
         self.groups: list = []  # of processes with which its calls exchange data
-        # the program of the last recording, if another thread has run meanwhile
-        self.unconfirmed: Program | None = None
+        self.unconfirmed: list = []  # programs of recordings during which another thread has run
         self.joint = 1  # the number of recordings that these made together, with that in which they met
 
     @property
@@ -139,8 +138,8 @@ class TransformForm:
             if found is None:
                 self.excepted(kept.plainly)
                 return self.plain(args, kept.shares_written(values))
-            if k:
-                self.programs.insert(0, self.programs.pop(k))
+            if k:  # (another thread may have put others there)
+                self.programs = [kept, *[other for other in self.programs if other is not kept]]
             self.replays += 1
             return found
         if (
@@ -309,20 +308,26 @@ class TransformForm:
             return self.recorded(args, failed) if owner.on_change == "raise" else recorded.result()
         program = Program(recorded)
         keeps = self.keeps(recorded, program, surroundings, told, failed)
-        if keeps and others.have_run() and not program.is_like(self.unconfirmed):
+        if keeps and others.have_run() and not self.confirmed(program):
             return self.again(args, failed, recorded, program)
         if keeps:
-            self.unconfirmed = None
             recording = time.thread_time_ns() - begin
             kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint, recording)
             self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
         return recorded.result()
 
+    def confirmed(self, program: Program) -> bool:
+        """Return whether a recording before was like this one. The two count once."""
+        alike = [other for other in self.unconfirmed if program.is_like(other)]
+        self.unconfirmed = [other for other in self.unconfirmed if other not in alike]
+        self.recordings -= len(alike)
+        return bool(alike)
+
     def again(self, args: tuple, failed: Any, recorded: Recording, program: Program) -> Any:
         """Another thread has run during the recording. What the function has read may have been other than
         before and after. So a second recording must be alike: that of the next call, or one at once if the
         call must leave a program."""
-        self.unconfirmed = program
+        self.unconfirmed = [program, *self.unconfirmed[: PROGRAMS_KEPT - 1]]
         if self.owner.on_change != "raise":
             return recorded.result()
         if self.recordings > 2 * PROGRAMS_KEPT:
