@@ -2,6 +2,8 @@
 there during the call, and each later call to the state then."""
 
 import functools
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -141,3 +143,28 @@ def test_two_threads_write_one_buffer(kind, other, count):
             interleaved(lambda a=a: a(X), {n: lambda b=b: found.append(b(X + 0.5))}), of_x
         )
         np.testing.assert_allclose(found, [of_y])
+
+
+@pytest.mark.long
+def test_threads_with_other_shapes():
+    """Threads call one prepared function with arrays of four layouts."""
+    c, before, wrong = {"c": 1.5}, sys.getswitchinterval(), []
+    arrays = [np.linspace(0, 1, n) for n in (3, 5, 3000)] + [np.linspace(0, 1, 4, dtype=np.float32)]
+
+    def work(p, seed):
+        for k in np.random.default_rng(seed).integers(0, 4, 60):
+            found, expected = p.grad(arrays[k]), 1.5 * np.cos(1.5 * arrays[k])
+            if found.dtype != arrays[k].dtype or not np.allclose(found, expected, rtol=1e-5):
+                wrong.append((k, found))
+
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(60):
+            p = tg.prepare(lambda x: np.sin(x * c["c"]).sum(), arrays[0])
+            with ThreadPoolExecutor(4) as threads:
+                for done in [threads.submit(work, p, seed) for seed in range(4)]:
+                    done.result(60)
+            assert len(p.forms["grad"].programs) <= 8
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong
