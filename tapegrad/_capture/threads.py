@@ -176,8 +176,8 @@ def snapshot_captured(shadow: Any, a: Any, v: Any) -> None:
 
 
 class ReplayedMemory:
-    """The captured arrays that a replay reads or writes. Only the frame of the replay holds this object, so an
-    interrupt ends it too."""
+    """The captured arrays that a replay reads or writes. Only the frame of the replay holds this object, so
+    an interrupt ends it too."""
 
     __slots__ = ("arrays", "mine", "__weakref__")
 

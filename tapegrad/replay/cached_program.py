@@ -212,7 +212,7 @@ class CachedProgram:
         if not self.is_apart(values):
             self.plainly = "what is written shares memory with an argument"
             return None
-        found = replay_reading(program.read, self.computed, values)
+        found = self.reading(self.computed, values)
         if type(found) is not tuple:
             return found
         results, written = found
@@ -222,6 +222,10 @@ class CachedProgram:
             program.state.put(results)
             results = results[: self.results]
         return tuple(results) if self.several else with_leaves(program.tree, iter(results))
+
+    def reading(self, call: Callable, *args: Any) -> Any:
+        """`call(*args)`, while no other thread writes the captured arrays back that it reads."""
+        return replay_reading(self.program.read, call, *args)
 
     def computed(self, values: list) -> Any:
         """(results, what is written), or as `replay`."""

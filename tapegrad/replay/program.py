@@ -331,7 +331,7 @@ class Program:
 
 
 def same_settings(a: Any, b: Any) -> bool:
-    """Return whether two trees hold the same numbers and arrays; of other objects, objects of the same class."""
+    """Return whether two trees hold the same numbers and arrays. Of other objects the classes count."""
     if a is b or type(a) is not type(b):
         return a is b
     if is_array(a):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from .._capture import replay_reading
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, DenseWarning, GuardError
 from .._core.pickling import PickledByCall
@@ -300,7 +299,7 @@ class Plan(PickledByCall):
             return None
         in_place = out is not None and self.entries.order is None
         place = out if in_place and out.flags.c_contiguous and out.flags.writeable else None
-        data = replay_reading(kept.program.read, self.direct, values, place)
+        data = kept.reading(self.direct, values, place)
         return None if data is None else self.entries.ordered(data)
 
     def is_loop(self) -> bool:

@@ -1,5 +1,5 @@
-"""Another thread changes what a function reads, at any line of a call. Each result belongs to a state that was
-there during the call, and each later call to the state then."""
+"""Another thread changes what a function reads, at any line of a call. Each result belongs to a state
+during the call, and each later one to the state then."""
 
 import functools
 import sys
@@ -71,7 +71,7 @@ def test_a_number_that_is_another_for_a_while(make, count):
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_replay_reads_an_array_once(warm, count, monkeypatch):
-    """f reads the array twice; the transform of another thread writes it back only before or after a replay."""
+    """f reads the array twice. Another thread writes it back only before or after a replay."""
     monkeypatch.setattr(CachedProgram, "writing_cost", np.inf)  # calls of NumPy, and lines between them
     rng, seen = np.random.default_rng(1), set()
 

@@ -31,9 +31,8 @@ from ..objects import snapshot
 from .names import ANYTHING
 from .walk import CompleteWalk, DependencyWalk, walk_with_names
 
-THREAD_CLOCK = (
-    6  # the lowest bits of Linux's number for the clock of a thread: CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED
-)
+# the lowest bits of Linux's number for the clock of a thread: CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED
+THREAD_CLOCK = 6
 
 
 class Status(enum.Enum):
@@ -123,8 +122,8 @@ class Environment:
 class OtherThreads:
     """What other threads have run so far.
 
-    An environment may be the same before and after a call although another thread changed something in between.
-    It cannot if no other thread has run meanwhile. (Threads of tapegrad run no code that changes objects.)
+    An environment may be the same before and after a call although another thread changed something in
+    between. It cannot if no other thread has run. (Threads of tapegrad run no code that changes objects.)
 
     >>> OtherThreads().have_run()
     False

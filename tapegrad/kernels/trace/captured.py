@@ -68,11 +68,11 @@ def stable_program(trace: Callable[[], Any]) -> Any:
             if not left:
                 raise
             continue
-        state = made.g.captured
-        if state is None or not others.have_run() or made.is_like(before):
+        captured = made.g.captured
+        if captured is None or not others.have_run() or made.is_like(before):
             return made
         before = made
-    state.steady = False
+    captured.steady = False
     return made
 
 
