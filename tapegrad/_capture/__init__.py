@@ -4,7 +4,7 @@ from .builtin import BUILTINS, GlobalNames, ModuleGlobals, ModuleShadow, names_i
 from .core import Shadow
 from .kinds import is_foreign
 from .remembered import ShadowMemory, memory_of
-from .threads import THREADS, mine, protect
+from .threads import THREADS, mine, protect, replay_reading, replay_writing
 
 __all__ = [
     "BUILTINS",
@@ -19,4 +19,6 @@ __all__ = [
     "mine",
     "names_in",
     "protect",
+    "replay_reading",
+    "replay_writing",
 ]

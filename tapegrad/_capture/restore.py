@@ -17,7 +17,7 @@ from . import array_subclasses, threads
 from .classes import Members, retire_class, users_own
 from .kinds import EMPTY, HELD, NOTHING, dict_of, holders, is_user_class, put_state, state_of
 from .objects import FIXED, kind_of
-from .routes import array_was_written, strays
+from .routes import array_was_written, strays, written_arrays
 
 
 def write_back(shadow: Any) -> Any:
@@ -46,7 +46,7 @@ def restore(shadow: Any, undo: bool = False) -> None:
         return forget(shadow)
     if shadow.arrays and not undo:
         try:
-            lost = threads.exclusively(shadow, write_back)
+            lost = threads.exclusively(shadow, written_arrays(shadow), write_back)
         except RouteError as error:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), NOTHING)

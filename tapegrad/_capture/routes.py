@@ -41,13 +41,14 @@ from .._core.arrays import IMMUTABLE, checksum, extent, is_array
 from .._core.errors import AliasError, RouteError
 from .._core.primitive import is_tracked
 from .._core.registry import FROZEN
-from .._core.scope import OPEN
+from .._core.scope import OPEN, lock
 from .._core.variable import HANDLES, Variable
 from .builtin import GlobalNames, ModuleGlobals, names_in, texts_in
 from .kinds import bases_of, holders, is_foreign, module_of
 from .objects import parts_of
 from .references import References, is_unsearchable
 
+LOCK = lock()  # whoever holds it writes captured memory, or takes its checksums
 GLANCE = 64  # objects
 SEARCH_STEPS: Any = 1000  # after which two arrays count as sharing memory
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -258,10 +259,11 @@ def leads_away(kind: Any) -> bool:
 
 def watch_memory(shadow: Any, a: Any) -> None:
     """From here on the memory of `a` may be changed by the engine only."""
-    if not shadow.sums:
-        shadow.sums = {}
-    if id(a) not in shadow.sums:
-        shadow.sums[id(a)] = [a, checksum(a)]
+    with LOCK:
+        if not shadow.sums:
+            shadow.sums = {}
+        if id(a) not in shadow.sums:
+            shadow.sums[id(a)] = [a, checksum(a)]
 
 
 def is_whole(x: Any) -> bool:
@@ -403,14 +405,26 @@ def finding(shadow: Any) -> RouteError | None:
             a = references.kept_unseen(arrays, tuple([id(way[-1]) for way in closed]))
             if a is not None:
                 return kept_unseen(shadow, a, closed[0])
-    for a, before in shadow.sums.values() if shadow.sums else ():
-        if before is not None and checksum(a) != before:
-            return RouteError(
-                f"{describe_place(shadow, a)} was changed while the function ran, by a way that tapegrad "
-                "does not see (an extension module, a pointer, an object that is left alone): what the "
-                f"function read of it may be old. {KEPT} Write it through its own name, or give the function "
-                "tg.Const(array.copy()) of what is only read"
-            )
+    a = changed_meanwhile(shadow) if shadow.sums else None
+    return (
+        None
+        if a is None
+        else RouteError(
+            f"{describe_place(shadow, a)} was changed while the function ran, by a way that tapegrad "
+            "does not see (an extension module, a pointer, an object that is left alone): what the "
+            f"function read of it may be old. {KEPT} Write it through its own name, or give the function "
+            "tg.Const(array.copy()) of what is only read"
+        )
+    )
+
+
+def changed_meanwhile(shadow: Any) -> Any:
+    """Return an array whose checksum has changed, or None. (A transform of another thread that writes the
+    array renews the checksum.)"""
+    with LOCK:
+        for a, before in shadow.sums.values():
+            if before is not None and checksum(a) != before:
+                return a
     return None
 
 

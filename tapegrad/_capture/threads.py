@@ -5,7 +5,8 @@ Records hold captured memory as it lies.  So before a shadow writes an array bac
 that captured the same memory gets a copy of it as it was, a `MemoryCopy`: its handle turns to the copy at
 once (its version rises, so that views are read anew), and its records do so before they are swept.  Where
 that thread is sweeping just now, the writing waits for the end of the sweep; two threads that write back from
-within their sweeps, each waiting for the other, are told so.
+within their sweeps, each waiting for the other, are told so.  A replay (`replay_reading`) counts as a sweep
+over the captured arrays of its program, and writes them as a shadow does (`replay_writing`).
 
 All this is asked only while more than one thread has captured something: a transform alone pays two entries
 in sets."""
@@ -16,20 +17,21 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
-from .._core.arrays import checksum, is_array, xp_of
+from .._core.arrays import checksum, is_array, without_class, xp_of
 from .._core.errors import RouteError
-from .._core.scope import OPEN, lock
-from .routes import KEPT, memory_range, shares_memory_with, written_arrays
+from .._core.scope import OPEN
+from .routes import KEPT, LOCK, memory_range, shares_memory_with
 
-LOCK = lock()
 CHANGED = threading.Condition(LOCK)
 GRACE = 0.001  # seconds for an operation under way in another thread
 # seconds after which a thread that waits looks anew: who ought to tell it may have been interrupted
 POLL = 0.1
 WRITERS: list = []  # shadows that are writing back, or waiting to
+REPLAYS: list = []  # weak references to the `ReplayedMemory` of each replay that is under way
 THREADS: set = set()  # the `ThreadState` of each thread with an open shadow that has captured arrays
 
 
@@ -62,6 +64,7 @@ def reset_threads() -> None:
     """A child has none of the parent's other threads."""
     THREADS.intersection_update((mine(),))
     WRITERS.clear()
+    REPLAYS[:] = [known for known in REPLAYS if (found := known()) is not None and found.mine is mine()]
 
 
 if hasattr(os, "register_at_fork"):
@@ -172,29 +175,64 @@ def snapshot_captured(shadow: Any, a: Any, v: Any) -> None:
             v._value = MemoryCopy(a).of(v._value)
 
 
-def exclusively(shadow: Any, write: Callable) -> Any:
-    """`write(shadow)`, which writes captured arrays back, while no other thread sweeps over them."""
-    arrays = written_arrays(shadow)
+class ReplayedMemory:
+    """The captured arrays that a replay reads or writes. Only the frame of the replay holds this object, so
+    an interrupt ends it too."""
+
+    __slots__ = ("arrays", "mine", "__weakref__")
+
+    def __init__(self, arrays: list):
+        self.arrays, self.mine = arrays, mine()
+
+
+def replay_reading(arrays: list, replay: Callable, *args: Any) -> Any:
+    """`replay(*args)`, which reads captured arrays, while no other thread writes them back."""
+    if not arrays:
+        return replay(*args)
+    reading = ReplayedMemory(arrays)
+    try:
+        REPLAYS.append(ref(reading, REPLAYS.remove))
+        if WRITERS:  # one that begins later sees this replay
+            with LOCK:
+                pass
+        return replay(*args)
+    finally:
+        del reading
+
+
+def replay_writing(written: list) -> None:
+    """Write the values of (captured array, value), while no other thread reads the arrays."""
+    arrays = [array for array, _ in written]
+    exclusively(ReplayedMemory(arrays), arrays, write_arrays, written)
+
+
+def write_arrays(_: Any, written: list) -> None:
+    for array, v in written:
+        without_class(array)[...] = v
+
+
+def exclusively(writer: Any, arrays: list, write: Callable, *args: Any) -> Any:
+    """`write(writer, *args)`, which writes captured arrays, while no other thread sweeps over them."""
     if not arrays:
         return None
     with LOCK:
         try:
             # who captures from now on looks at this, and who has captured before is met below
-            WRITERS.append(shadow)
-            if len(THREADS) < 2:
-                return write(shadow)
-            wait_for_sweeps(shadow, arrays)
-            met = other_captures(shadow, arrays)
+            WRITERS.append(writer)
+            if not REPLAYS and THREADS <= {writer.mine}:
+                return write(writer, *args)
+            wait_for_sweeps(writer, arrays)
+            met = other_captures(writer, arrays)
             if any([set_aside(s, a, v) for s, a, v in met]):
                 time.sleep(GRACE)
-            result = write(shadow)
+            result = write(writer, *args)
             for s, a, _ in met:
                 if s.sums and id(a) in s.sums:
                     s.sums[id(a)] = [a, checksum(a)]
             return result
         finally:
-            if shadow in WRITERS:  # an interrupt may have come before
-                WRITERS.remove(shadow)
+            if writer in WRITERS:  # an interrupt may have come before
+                WRITERS.remove(writer)
 
 
 def other_captures(shadow: Any, arrays: list) -> list:
@@ -209,18 +247,34 @@ def other_captures(shadow: Any, arrays: list) -> list:
     ]
 
 
-def wait_for_sweeps(shadow: Any, arrays: list) -> None:
-    """Until no other thread sweeps over the arrays."""
-    own = shadow.mine
-    while sweeping := [s.mine for s, _, _ in other_captures(shadow, arrays) if s.mine.sweeps]:
-        if own.sweeps and any([m.waits for m in sweeping]):
+def replays() -> list:
+    """Those that are under way."""
+    return [found for known in tuple(REPLAYS) if (found := known()) is not None]
+
+
+def other_replays(writer: Any, arrays: list) -> list:
+    """The `ThreadState` of other threads in whose replays these arrays are read."""
+    others = [r for r in replays() if r.mine is not writer.mine]
+    return [r.mine for r in others if any([shares_memory_with(a, b) for a in r.arrays for b in arrays])]
+
+
+def wait_for_sweeps(writer: Any, arrays: list) -> None:
+    """Until no other thread sweeps over the arrays, or replays a program that reads them."""
+    own = writer.mine
+    own_replays = [r for r in replays() if r.mine is own]
+    while True:
+        replaying = other_replays(writer, arrays)
+        busy = [*replaying, *[s.mine for s, _, _ in other_captures(writer, arrays) if s.mine.sweeps]]
+        if not busy:
+            return
+        if (own.sweeps or own_replays) and any([m.waits for m in busy]):
             raise RouteError(
                 f"two threads share the captured array of shape {arrays[0].shape}: each is within a backward "
                 f"sweep that reads it, and would write it. {KEPT} Give each thread a copy of its own"
             )
         own.waits = True
         try:
-            CHANGED.wait(POLL)
+            CHANGED.wait(GRACE if replaying else POLL)
         finally:
             own.waits = False
 

@@ -85,6 +85,7 @@ OF_VALUES = frozenset(
 )  # these have derivative zero
 
 
+OF_COMPLEX = frozenset(("prod", "sumprod"))  # functions of `math` that take complex numbers too
 OF_SEQUENCES = frozenset(("dist", "fsum", "prod", "sumprod", *STATISTICS))
 
 
@@ -109,6 +110,12 @@ def tracked_number(x: Any) -> Any:
 
 
 @nested
+def tracked_real(x: Any) -> Any:
+    """The same for a function of real numbers, which refuses a complex one."""
+    return number(x) if type(x) in HANDLES and is_tracked(x) else tracked_number(x)
+
+
+@nested
 def seen_values(x: Any) -> Any:
     """The values of x; raises LookupError where they may not be seen."""
     if type(x) in HANDLES and (x := seen(x)) is None:
@@ -119,6 +126,8 @@ def seen_values(x: Any) -> Any:
 def on_numbers(f: Callable, ours: Callable | None) -> Callable:
     """A function of the library, which calls `ours` if a number is tracked."""
 
+    converted = tracked_real if f.__module__ == "math" and f.__name__ not in OF_COMPLEX else tracked_number
+
     @functools.wraps(f)
     def run(*args: Any, **kwargs: Any) -> Any:
         if f.__name__ in OF_SEQUENCES:
@@ -127,7 +136,7 @@ def on_numbers(f: Callable, ours: Callable | None) -> Callable:
             return f(*args, **kwargs)
         if ours is None:
             return f(*plain_values(args) if f.__name__ in OF_VALUES else args, **kwargs)
-        args = tracked_number(args)
+        args = converted(args)
         try:
             exact = f(*seen_values(args), **kwargs)
         except LookupError:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .._capture import THREADS
+from .._capture import replay_reading, replay_writing
 from .._capture.dependencies.walk import may_catch
 from .._capture.objects import restore, snapshot
-from .._core.arrays import may_share_memory, without_class
+from .._core.arrays import may_share_memory
 from .._core.errors import RankError, ReplayWarning
 from .._core.exchanges import ReplayGivenUp
 from .._core.float_errors import LOUD, warned
@@ -156,9 +156,9 @@ class CachedProgram:
         self.plainly = ""  # why the last call was run as it is
 
     def is_apart(self, values: list) -> bool:
-        """Return whether written arrays share no memory with arguments or with what other threads follow."""
+        """Return whether written arrays share no memory with arguments."""
         program = self.program
-        if program.written and (THREADS or self.shares_written(values)):
+        if program.written and self.shares_written(values):
             return False
         return not (program.writes_arguments and len(values) > 1 and overlapping(values))
 
@@ -227,8 +227,26 @@ class CachedProgram:
         arrays share memory."""
         program = self.program
         if not self.is_apart(values):
-            self.plainly = "what is written shares memory with an argument, or with another thread's arrays"
+            self.plainly = "what is written shares memory with an argument"
             return None
+        found = self.reading(self.computed, values)
+        if type(found) is not tuple:
+            return found
+        results, written = found
+        if written:
+            replay_writing(written)
+        if program.state is not None:
+            program.state.put(results)
+            results = results[: self.results]
+        return tuple(results) if self.several else with_leaves(program.tree, iter(results))
+
+    def reading(self, call: Callable, *args: Any) -> Any:
+        """`call(*args)`, while no other thread writes the captured arrays back that it reads."""
+        return replay_reading(self.program.read, call, *args)
+
+    def computed(self, values: list) -> Any:
+        """(results, what is written), or as `replay`."""
+        program = self.program
         if program.finite and not is_finite([*values, *[array for _, array in program.captured]]):
             self.plainly = "its inputs are not finite"
             return None
@@ -247,13 +265,7 @@ class CachedProgram:
             for x, state in before:
                 restore(x, state)
             return None if plainly else found
-        results, written = found
-        for array, v in written:
-            without_class(array)[...] = v
-        if program.state is not None:
-            program.state.put(results)
-            results = results[: self.results]
-        return tuple(results) if self.several else with_leaves(program.tree, iter(results))
+        return found
 
     def is_paid(self) -> bool:
         """Return whether the replays so far have cost so much that the text may be written. Ranks write
@@ -287,14 +299,15 @@ class CachedProgram:
         wanted = self.compile is True
         # ranks take the same text, and a device still works when its launch has returned
         comparable = not self.joint and not program.on_device
+        kinds = self.kinds
         if self.replays < EMITTED_REPLAY:
-            self.kinds = emitter.InstructionKinds(program)
-            if not emitter.is_repeated(self.kinds):
+            self.kinds = kinds = emitter.InstructionKinds(program)
+            if not emitter.is_repeated(kinds):
                 self.due = EMITTED_REPLAY
                 return
         if self.emitted is None and (comparable or not wanted):
             start = time.thread_time_ns()
-            self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
+            self.emitted = emitter.EmittedProgram(program, kinds=kinds)
             if self.due >= EMITTED_REPLAY and self.writing_cost:
                 WRITING.add((time.thread_time_ns() - start) / self.writing_cost)
         self.kinds = None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._capture.attribute_watch import PAST_DESCRIPTORS, AttributeWatch, describe_places
+from .._capture.dependencies import OtherThreads
 from .._capture.dependencies.walk import may_catch
 from .._core.arrays import is_array, owned
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError
@@ -96,6 +97,7 @@ class TransformForm:
         self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
         self.groups: list = []  # of processes with which its calls exchange data
+        self.unconfirmed: list = []  # programs of recordings during which another thread has run
         self.joint = 1  # the number of recordings that these made together, with that in which they met
 
     @property
@@ -136,8 +138,8 @@ class TransformForm:
             if found is None:
                 self.excepted(kept.plainly)
                 return self.plain(args, kept.shares_written(values))
-            if k:
-                self.programs.insert(0, self.programs.pop(k))
+            if k:  # (another thread may have put others there)
+                self.programs = [kept, *[other for other in self.programs if other is not kept]]
             self.replays += 1
             return found
         if (
@@ -269,7 +271,7 @@ class TransformForm:
             and not any([is_single(x) for a in args for x in leaves(a)])
         )
         signature = CallSignature(args, active, numbers)
-        f = owner.f
+        f, others = owner.f, OtherThreads()
         wrap = wrapping(f)
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
@@ -305,11 +307,32 @@ class TransformForm:
         if self.sets_apart(recorded, surroundings):
             return self.recorded(args, failed) if owner.on_change == "raise" else recorded.result()
         program = Program(recorded)
-        if self.keeps(recorded, program, surroundings, told, failed):
+        keeps = self.keeps(recorded, program, surroundings, told, failed)
+        if keeps and others.have_run() and not self.confirmed(program):
+            return self.again(args, failed, recorded, program)
+        if keeps:
             recording = time.thread_time_ns() - begin
             kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint, recording)
             self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
         return recorded.result()
+
+    def confirmed(self, program: Program) -> bool:
+        """Return whether a recording before was like this one. The two count once."""
+        alike = [other for other in self.unconfirmed if program.is_like(other)]
+        self.unconfirmed = [other for other in self.unconfirmed if other not in alike]
+        self.recordings -= len(alike)
+        return bool(alike)
+
+    def again(self, args: tuple, failed: Any, recorded: Recording, program: Program) -> Any:
+        """Another thread has run during the recording. What the function has read may have been other than
+        before and after. So a second recording must be alike: that of the next call, or one at once if the
+        call must leave a program."""
+        self.unconfirmed = [program, *self.unconfirmed[: PROGRAMS_KEPT - 1]]
+        if self.owner.on_change != "raise":
+            return recorded.result()
+        if self.recordings > 2 * PROGRAMS_KEPT:
+            raise GuardError(self.refusal(f"other threads change {READ} meanwhile"))
+        return self.recorded(args, failed)
 
     def read_by(self, roots: list) -> ReadEnvironment:
         """What the call reads, without the places that it writes first."""

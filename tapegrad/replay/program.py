@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import copy_with_layout, is_array, owned, same_bits, xp_of
+from .._core.arrays import IMMUTABLE, copy_with_layout, is_array, is_scalar, owned, same_bits, xp_of
 from .._core.float_errors import LOUD
 from .._core.primitive import READ
 from .._core.reverse import CollectorPause
@@ -85,7 +85,7 @@ class Program:
     value; `code`: the instructions that are left, (number, instruction), in order; `guards`: number ->
     conditions on that value; `outputs`: (number or None, what the leaf is always); `written`: (array,
     number); `may_raise`: numbers of what may raise, `asked`: those that nobody reads;
-    `state`: what it leaves in objects, as further outputs;
+    `read`: the captured arrays; `state`: what it leaves in objects, as further outputs;
     `generators`: those of which it draws random numbers, always all that a plain call would;
     `writes_arguments`: several, so that they must not overlap?"""
 
@@ -118,6 +118,7 @@ class Program:
         self.captured = [
             (k, known[k]) for k in found.numbers(lambda prim, _: prim is CAPTURED) if self.needed[k]
         ]
+        self.read = [array for _, array in self.captured]
         self.what, self.operands = [what[k] for k in self.numbers], [operands[k] for k in self.numbers]
         self.looks = trace.looks
         self.views = {
@@ -309,11 +310,36 @@ class Program:
                 return str(g)
         return None
 
+    def is_like(self, other: "Program | None") -> bool:
+        """Return whether a recording of the same way through the function reads the same numbers."""
+        if other is None or len(self.numbers) != len(other.numbers) or self.other_way(other.conditions):
+            return False
+        facts = lambda p: ([prim for prim, _, _ in p.what], p.operands, [k for k, _ in p.outputs])
+        values = lambda p: (
+            [params for _, params, _ in p.what],
+            p.constants,
+            [leaf for k, leaf in p.outputs if k is None],
+        )
+        return facts(self) == facts(other) and same_settings(values(self), values(other))
+
     def failing(self, k: int, value: Any) -> Guard | None:
         for g in self.guards.get(k, ()):
             if not (bool(value) is g.value if g.truth else guard_holds(value, g.value)):
                 return g
         return None
+
+
+def same_settings(a: Any, b: Any) -> bool:
+    """Return whether two trees hold the same numbers and arrays. Of other objects the classes count."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    if is_array(a):
+        return guard_holds(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all([same_settings(a[k], b[k]) for k in a])
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all([same_settings(x, y) for x, y in zip(a, b, strict=True)])
+    return type(a) not in IMMUTABLE and not is_scalar(a) or repr(a) == repr(b)
 
 
 class RecordedFacts:

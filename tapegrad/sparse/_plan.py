@@ -299,7 +299,7 @@ class Plan(PickledByCall):
             return None
         in_place = out is not None and self.entries.order is None
         place = out if in_place and out.flags.c_contiguous and out.flags.writeable else None
-        data = self.direct(values, place)
+        data = kept.reading(self.direct, values, place)
         return None if data is None else self.entries.ordered(data)
 
     def is_loop(self) -> bool:

@@ -94,6 +94,25 @@ def test_errors_are_those_of_a_plain_call(f):
     assert str(ours.value) == str(plain.value)
 
 
+@pytest.mark.parametrize("f", [math.sin, math.sqrt, math.fabs, math.log, lambda z: math.hypot(z, 1.0)])
+def test_functions_of_real_numbers_refuse_complex_ones(f):
+    """They do not answer with the complex function."""
+    z = np.array(1.5 + 2j)
+    g = lambda z: z * f(z)
+    ways = [
+        g,
+        lambda z: tg.jvp(g, (z,), (z,)),
+        lambda z: tg.vjp(g, z),
+        lambda z: tg.vmap(lambda x: tg.jvp(g, (x,), (x,)))(np.array([z, z])),
+        lambda z: tg.prepare(g, z).value(z),
+    ]
+    for way in ways:
+        with pytest.raises(TypeError, match="real number"):
+            way(z)
+    value, slope = tg.jvp(lambda z: math.prod([z, z]), (z,), (np.array(1.0 + 0j),))
+    assert value == z * z and slope == 2 * z
+
+
 def test_the_names_are_classes_still():
     captured = {}
 

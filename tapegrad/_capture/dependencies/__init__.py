@@ -18,6 +18,9 @@ A walk writes a `check`: a generated function that compares identities at some 3
 
 import enum
 import pickle
+import sys
+import threading
+import time
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -27,6 +30,9 @@ from ..._core.arrays import IMMUTABLE
 from ..objects import snapshot
 from .names import ANYTHING
 from .walk import CompleteWalk, DependencyWalk, walk_with_names
+
+# the lowest bits of Linux's number for the clock of a thread: CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED
+THREAD_CLOCK = 6
 
 
 class Status(enum.Enum):
@@ -111,6 +117,40 @@ class Environment:
         atoms = places is not None and all([is_atom(later.walk.form[k]) for k in places])
         later.free = places if atoms else None
         return later
+
+
+class OtherThreads:
+    """What other threads have run so far.
+
+    An environment may be the same before and after a call although another thread changed something in
+    between. It cannot if no other thread has run. (Threads of tapegrad run no code that changes objects.)
+
+    >>> OtherThreads().have_run()
+    False
+    """
+
+    def __init__(self) -> None:
+        self.times = self.now()
+
+    @staticmethod
+    def now() -> dict:
+        here = threading.current_thread()
+        others = [t for t in threading.enumerate() if t is not here and not t.name.startswith("tapegrad_")]
+        return {t: processor_time(t) for t in others}
+
+    def have_run(self) -> bool:
+        """Return whether another thread has run since this object was made, or may have."""
+        return self.now() != self.times
+
+
+def processor_time(thread: threading.Thread) -> Any:
+    """The time that a thread has run, in ns; an object equal to no other where nobody tells."""
+    if thread.native_id is None or sys.platform != "linux":
+        return object()
+    try:
+        return time.clock_gettime_ns(~thread.native_id << 3 | THREAD_CLOCK)
+    except OSError:  # it has ended
+        return object()
 
 
 def differing(a: list, b: list) -> frozenset | None:

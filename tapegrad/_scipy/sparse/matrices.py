@@ -9,6 +9,7 @@ at one place stay apart where SciPy keeps them apart. What is not tracked is Sci
 import functools
 import math
 import operator
+import warnings
 from typing import Any
 
 import numpy as plain_np
@@ -639,10 +640,11 @@ def beside(other: Any, dense: Any) -> Any:
     """A dense result of `other`, a `numpy.matrix` if SciPy gives one, in code that is followed."""
     if not OPEN.shadows or xp_of(primal_of(dense)) is not plain_np:
         return dense
-    matrix = (
-        isinstance(other, plain_np.matrix) or isinstance(other, TrackedMatrix) and is_sparse_matrix(other)
-    )
-    return late.followed(plain_np.asmatrix)(dense) if matrix else dense
+    tracked = isinstance(other, TrackedMatrix) and is_sparse_matrix(other)
+    asmatrix = late.followed(plain_np.asmatrix)
+    with warnings.catch_warnings():  # as SciPy's own `asmatrix`
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return asmatrix(dense) if tracked or isinstance(other, plain_np.matrix) else dense
 
 
 def is_sparse_matrix(*xs: Any) -> bool:

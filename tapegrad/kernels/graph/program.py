@@ -146,6 +146,11 @@ class KernelProgram:
     def __post_init__(self) -> None:
         self._deepen(self.loops, 1)
 
+    def is_like(self, other: "KernelProgram | None") -> bool:
+        """Return whether a trace of the same function gave the same nodes."""
+        nodes = lambda p: repr((p.g.op, p.g.args, p.g.meta, p.groups))
+        return other is not None and nodes(self) == nodes(other)
+
     def _deepen(self, loops: list[ProgramLoop], depth: int) -> None:
         for loop in loops:
             self.g.depth[loop.id] = depth

@@ -4,11 +4,10 @@ Captured objects are constants of the compiled code. They are compared before ea
 (`_capture.dependencies`). If one has changed, the kernel is traced again. If a function under differentiation
 writes a captured array, the kernel raises, because the derivative through that array would be lost."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..._capture.dependencies import Environment, Status, state
+from ..._capture.dependencies import Environment, OtherThreads, Status, state
 from ..._core.errors import DroppedDerivativeError, KernelError
 from ..._core.scope import OPEN, lock
 
@@ -56,19 +55,25 @@ def steadily(trace: Callable[[], Any], kernel: str, captured: list) -> Any:
 
 
 def stable_program(trace: Callable[[], Any]) -> Any:
-    """Trace again while other threads change captured objects."""
+    """Trace again while other threads change captured objects.
+
+    If another thread has run during a trace, a second one must be alike. Otherwise the program is valid for
+    this call alone."""
+    before = None
     for left in range(MOST_TRACES - 1, -1, -1):
+        others = OtherThreads()
         try:
-            return trace()
+            made = trace()
         except UnstableTrace:
             if not left:
                 raise
-
-
-def is_alone() -> bool:
-    """Return whether no other thread can run Python code that changes captured objects."""
-    others = [t for t in threading.enumerate() if t is not threading.current_thread()]
-    return all([t.name.startswith("tapegrad_") for t in others])
+            continue
+        captured = made.g.captured
+        if captured is None or not others.have_run() or made.is_like(before):
+            return made
+        before = made
+    captured.steady = False
+    return made
 
 
 class CapturedState:
@@ -80,7 +85,7 @@ class CapturedState:
         self.environment: Any = None  # the objects that all of them can read
         self.sources: list = []  # generators of random numbers, in their former state
         self.steady = True  # did nothing change during the trace?
-        self.alone = is_alone()
+        self.others = OtherThreads()
 
     def root(self, f: Callable) -> None:
         """Register f before it is traced."""
@@ -97,13 +102,13 @@ class CapturedState:
             self.environment = Environment(self.roots)
             self.refuse_written(kernel)
             self.refuse_draws(kernel)
-            self.steady = self.is_steady()
+            self.steady = self.steady and self.is_steady()
             self.before = []
         return self.steady
 
     def is_steady(self) -> bool:
         """Return whether everything is as before the trace, except for changes by the function itself."""
-        return self.alone and is_alone() or all([e.status() is not Status.CHANGED for e in self.before])
+        return not self.others.have_run() or all([e.status() is not Status.CHANGED for e in self.before])
 
     def refuse_draws(self, kernel: str) -> None:
         """Raise KernelError if random numbers were drawn since the functions were registered."""

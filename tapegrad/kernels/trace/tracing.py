@@ -134,7 +134,7 @@ class Tracer:
         if not same_node_trees(g, first, found) or loops != begun.loops():
             g.captured.refuse_draws(origin(f))
             self.varying([i for x in leaves(first) if isinstance(x, Sym) for i in x.node_list])
-            raise (KernelError if g.captured.is_steady() else UnstableTrace)(
+            raise (UnstableTrace if g.captured.others.have_run() else KernelError)(
                 f"{origin(f)} gives something else when it runs again: it changes what it reads itself (a "
                 "counter, an attribute, an iterator, an array made outside of it). A kernel runs it once, "
                 "for all samples and steps: pass such state as an argument, or as the carry of a recursion "
