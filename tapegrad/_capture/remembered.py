@@ -374,6 +374,6 @@ def is_part(shadow: Shadow, x: Any, new: Any) -> bool:
 def is_lasting(x: Any) -> bool:
     """Does a change of x show in what the kinds of holders list?"""
     kind = type(x)
-    if kind in LASTING:
+    if kind in LASTING or hasattr(x, "py_func"):  # (a function that Numba compiles)
         return True
     return isinstance(x, type) or (is_user_class(kind) and not issubclass(kind, PASSING))
