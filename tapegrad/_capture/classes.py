@@ -28,9 +28,9 @@ from .._core.variable import SUBARRAYS, PlainSubarray
 from .._dispatch import stand_ins
 from .deferred import (
     DEFERRED,
-    PROTOCOLS,
     KEPT_CLASSES,
     POOL,
+    PROTOCOLS,
     SOURCE,
     SPECIAL,
     MemberSource,

@@ -336,23 +336,20 @@ class WaitingShadow:
 
 def is_unaltered(shadow: Shadow) -> bool:
     """Has the call written no captured array, and left nothing alone that leads to memory?"""
-    return (
-        not (
-            shadow.once
-            or shadow.outer
-            or shadow.reached
-            or shadow.walked
-            or shadow.sums
-            or shadow.wrote
-            or shadow.strangers
-            or shadow.memories
-            or shadow.theirs
-            or shadow.stashes
-            or shadow.turned
-            or shadow.vacant
-        )
-        and all([v._value is x and not v._version and v._trace is None for x, v in shadow.arrays])
-    )
+    return not (
+        shadow.once
+        or shadow.outer
+        or shadow.reached
+        or shadow.walked
+        or shadow.sums
+        or shadow.wrote
+        or shadow.strangers
+        or shadow.memories
+        or shadow.theirs
+        or shadow.stashes
+        or shadow.turned
+        or shadow.vacant
+    ) and all([v._value is x and not v._version and v._trace is None for x, v in shadow.arrays])
 
 
 def is_unmodified(shadow: Shadow) -> bool:
