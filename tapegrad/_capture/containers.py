@@ -68,7 +68,8 @@ class Contents(Holder):
     def places(change: tuple, side: int) -> list:
         if change[3] is None:  # it is its own shadow
             return [("numbers", change[1])]
-        return [({list: "lists", dict: "dicts"}.get(type(change[1]), "filled"), change[side])]
+        fields: Any = {list: "lists", dict: "dicts"}
+        return [(fields.get(type(change[1]), "filled"), change[side])]
 
     @staticmethod
     def is_unmodified(shadow: Any, change: tuple) -> bool:
