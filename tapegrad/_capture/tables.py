@@ -467,5 +467,7 @@ def reduction_of(theirs: Any) -> Any:
 
 CLASSES = {c: TableClass(c) for c in (pandas.DataFrame, pandas.Series)}
 MODULE = PatchedModule(pandas, **{c.__name__: ours for c, ours in CLASSES.items()})
-REDUCTIONS = ("nansum", "nanprod", "nanmean", "nanmedian", "nanvar", "nanstd", "nanmin", "nanmax")
-FACES = CLASSES | {f: reduction_of(f) for f in [getattr(pandas.core.nanops, name) for name in REDUCTIONS]}
+NAN_REDUCTIONS = ("nansum", "nanprod", "nanmean", "nanmedian", "nanvar", "nanstd", "nanmin", "nanmax")
+PANDAS_FACES = CLASSES | {
+    f: reduction_of(f) for f in [getattr(pandas.core.nanops, name) for name in NAN_REDUCTIONS]
+}

@@ -80,7 +80,9 @@ class nditer:
         make: Any = np.nditer
         places = [x if x is None else place_of(layout_of(x)) for x in given]
         if "external_loop" in names:
-            if "multi_index" in names or any(["readonly" not in each for each in listed(op_flags)]):
+            if "multi_index" in names or any(
+                ["readonly" not in each for each in flags_of_operands(op_flags)]
+            ):
                 raise ArgumentError("numpy.nditer: an external loop over a tracked array reads only")
             parts = make(places, [*names - {"copy_if_overlap"}], op_flags, order=order, **options)
             self.lengths = iter([np.size(v if len(places) == 1 else v[0]) for v in parts])
@@ -143,7 +145,7 @@ class nditer:
         return getattr(self.real, name)
 
 
-def listed(op_flags: Any) -> list:
+def flags_of_operands(op_flags: Any) -> list:
     """The flags of each operand, which are those of a reader if none are given."""
     flags = op_flags or [["readonly"]]
     return [flags] if isinstance(flags[0], str) else flags

@@ -78,7 +78,7 @@ def face_of(f: Any) -> Any:
     module_name = module_of(f) or "numpy"  # (a ufunc names none)
     root = module_name.partition(".")[0]
     if root == "pandas" and isinstance(f, (type, FunctionType)):
-        return load("tapegrad._capture.tables").FACES.get(f)
+        return load("tapegrad._capture.tables").PANDAS_FACES.get(f)
     if root not in ROOTS or module_name.startswith(OF_SUBCLASSES):
         return None
     name = getattr(f, "__name__", None)

@@ -38,6 +38,7 @@ from ..namespaces import (
     refusal_text,
     unchanged,
 )
+from .comparisons import ElementComparisons
 from .places import (
     ARRAYS,
     CHANGES,
@@ -98,7 +99,7 @@ class TrackedMatrix(Carrier):
         self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
 
 
-class SparseMatrix(TrackedMatrix):
+class SparseMatrix(ElementComparisons, TrackedMatrix):
     _zeros: Any = None  # the values when eliminate_zeros() was called
     _single: Any = None  # is there one element at a place? None: not known
 
@@ -512,25 +513,6 @@ class SparseMatrix(TrackedMatrix):
             lambda _: values * np.take(dense, plain_np.ravel_multi_index(coo.coords, self.shape))
         )
 
-    def maximum(self, other):
-        return self._extreme(np.maximum, other, lambda y: y > 0)
-
-    def minimum(self, other):
-        return self._extreme(np.minimum, other, lambda y: y < 0)
-
-    def _extreme(self, f: Any, other: Any, fills: Any) -> Any:
-        """`fills`: does a number take the place of elements that are not stored?"""
-        if is_sparse(other):
-            return extreme_elements(f, self, sparse(other))
-        if not is_scalar_operand(other):
-            return f(self.toarray(), other)
-        if fills(bare(other)):
-            whole = FACES[sps.csr_array](np.broadcast_to(as_float_array(other), self.shape))
-            return extreme_elements(f, self, whole).asformat(self.format)
-        found = (self if self.format == "csc" else self.tocsr())._with_sums(lambda v: f(v, other))
-        found.eliminate_zeros()
-        return found
-
     def __mul__(self, other):
         whole = is_sparse_matrix(self) and not is_scalar_operand(other)
         return self @ other if whole else self.multiply(other)
@@ -739,27 +721,6 @@ def multiply_elements(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
         np.take(a, i) * np.take(b, j), SparsityPattern(p.rows[i], p.cols[i], p.shape), A, A.shape, A.format
     )
     return ordered_as(lambda A, B: A.multiply(B), A, B, found) if A.ndim == 2 else found
-
-
-def extreme_elements(f: Any, A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
-    """The larger, or the smaller, element at each place."""
-    if A.shape != B.shape:
-        raise ValueError(f"inconsistent shapes {A.shape} and {B.shape}")
-    found = [(p.rows * p.shape[1] + p.cols, v) for p, v in (A._elements(), B._elements())]
-    to = A._elements()[0].shape
-    union = plain_np.union1d(found[0][0], found[1][0])
-    stored = [plain_np.searchsorted(union, at) for at, _ in found]
-    missing = [plain_np.setdiff1d(plain_np.arange(len(union)), at) for at in stored]
-    values = [
-        np.concatenate(device_concatenator(v, plain_np.zeros(len(rest), v.dtype)))[
-            plain_np.argsort(plain_np.concatenate([at, rest]))
-        ]
-        for (_, v), at, rest in zip(found, stored, missing, strict=True)
-    ]
-    pattern = SparsityPattern(union // to[1], union % to[1], to)
-    both = matrix_of_elements(f(*device_concatenator(*values)), pattern, A, A.shape, A.format)
-    both.eliminate_zeros()
-    return both
 
 
 def comparison_method(name: str) -> Any:
