@@ -413,6 +413,7 @@ def frexp(x):
 
 emath = np.emath
 follow(
-    __name__, np.nan_to_num, np.angle, emath.sqrt, emath.log, emath.log2, emath.log10, emath.logn, emath.power, emath.arccos,
+    __name__, np.nan_to_num, np.angle, emath.sqrt,
+    emath.log, emath.log2, emath.log10, emath.logn, emath.power, emath.arccos,
     emath.arcsin, emath.arctanh,
 )  # fmt: skip
