@@ -30,6 +30,7 @@ from .deferred import (
     DEFERRED,
     KEPT_CLASSES,
     POOL,
+    PROTOCOLS,
     SOURCE,
     SPECIAL,
     MemberSource,
@@ -164,7 +165,11 @@ class Members(Holder):
     @staticmethod
     def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, c, new, _, before = change
-        read = {name: v for name, v in before.items() if type(v) not in DEFERRED}
+        read = {
+            name: getattr(v, "method", v) if name in PROTOCOLS else v
+            for name, v in before.items()
+            if type(v) not in DEFERRED
+        }
         held = [space_of(c).get(name, EMPTY) for name in read]
         stands = stands_for(shadow, held, read.values()) and not Members.bound(new, before)
         return stands and all([space_of(new).get(name) is v for name, v in before.items()])

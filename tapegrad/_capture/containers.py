@@ -13,7 +13,7 @@ import numpy as np
 
 from .._core.arrays import IMMUTABLE
 from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class, stands_for
-from .objects import kind_of, parts_of, unlisted
+from .objects import FILLED, kind_of, parts_of, unlisted
 from .unread_containers import MANY, UnreadDict, UnreadList, WatchedDict, WatchedList, is_worth_waiting
 
 # of these only subclasses by the user are replaced where nothing inside is
@@ -68,17 +68,22 @@ class Contents(Holder):
     def places(change: tuple, side: int) -> list:
         if change[3] is None:  # it is its own shadow
             return [("numbers", change[1])]
-        return [("lists" if type(change[1]) is list else "dicts", change[side])]
+        fields: Any = {list: "lists", dict: "dicts"}
+        return [(fields.get(type(change[1]), "filled"), change[side])]
 
     @staticmethod
     def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, x, new, first = change
-        if type(x) not in (list, dict):
+        if kind_of(x).kind not in FILLED:
             return False
         now = kind_of(x).parts(x)
         if first is None:
             return IMMUTABLE.issuperset(map(type, now))
-        return not differ(new, first) and stands_for(shadow, now, first)
+        if differ(new, first):
+            return False
+        if type(x) is set:  # its shadow has another order
+            return {id(shadow.seen.get(id(v), v)) for v in now} == {*map(id, first)}
+        return stands_for(shadow, now, first)
 
 
 def refill_container(new: dict, x: dict) -> None:

@@ -119,6 +119,7 @@ def protocol(method: Any) -> Any:
         f = variable(f) if type(f) is np.ndarray else stand_ins.function_stand_in(f) or f
         return method(x, f, *args, **params)
 
+    run.method = method  # type: ignore[attr-defined]
     return run
 
 

@@ -16,6 +16,7 @@ asks, as at a first capture, what other threads do with the captured arrays."""
 
 import collections
 import functools
+import gc
 import operator
 import sys
 import threading
@@ -27,7 +28,6 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
-from .._core.registry import FROZEN
 from .._core.scope import OPEN, WATCHERS, at_the_end_of_an_object
 from .._core.variable import ArrayVariable, Subarray, View
 from . import threads
@@ -36,17 +36,20 @@ from .cached import CacheCapture
 from .core import Shadow
 from .deferred import is_set
 from .kinds import EMPTY, HELD, bases_of, dict_of, is_user_class, same, space_of
+from .objects import FILLED, FIXED, kind_of
 from .restore import restore
+from .routes import near_objects
 from .unread_containers import UnreadDict, UnreadList
 
+YOUNG = 1  # the generation of what a call has left in reference cycles, which may hold parts
 MOST_FAILURES = 8  # after which a transform makes a new shadow for each call
-LASTING = HELD - {threading.local} | frozenset((
-    dict, list, tuple, types.CellType, types.FunctionType, types.MethodType, types.BuiltinFunctionType,
-    types.ModuleType, np.ufunc, np.ndarray, property, staticmethod, classmethod, type(functools.lru_cache(len)),
-))  # fmt: skip
+LASTING = frozenset((
+    *HELD, *FILLED, *FIXED, types.CellType, types.FunctionType, types.BuiltinFunctionType,
+    types.ModuleType, np.ufunc, type(np.sum), np.ndarray, property, type(functools.lru_cache(len)),
+)) - {threading.local, map, filter, type(iter(int, 1))}  # (which an iterator uses up)  # fmt: skip
 PASSING = (BaseException, np.ndarray, Subarray, weakref.ref, threading.local)  # whose objects do not wait
 PARTS = HELD | frozenset((
-    dict, list, tuple, UnreadDict, UnreadList, ModuleGlobals, ModuleShadow, CacheCapture, ArrayVariable, View,
+    *FILLED, tuple, UnreadDict, UnreadList, ModuleGlobals, ModuleShadow, CacheCapture, ArrayVariable, View,
     types.CellType, types.MethodType, property, staticmethod, classmethod,
 ))  # fmt: skip
 
@@ -147,26 +150,35 @@ class ShadowMemory:
 
     def learn(self, waiting: "WaitingShadow") -> None:
         """Everything was handed back to what `waiting` was made from.  Has no part of the shadow leaked?"""
-        waiting.shadow, waiting.function, waiting.contents, parts, before = None, None, (), waiting.parts, 0
-        while parts and len(parts) != before:  # parts hold each other
-            before, held = len(parts), []
-            while parts:
-                part = parts.pop()
-                if sys.getrefcount(part) > 2:
-                    held.append(part)
-                del part
-            parts = held
+        waiting.shadow, waiting.function, waiting.contents, parts = None, None, (), waiting.parts
+        drop_unheld(parts)
+        if parts:
+            gc.collect(YOUNG)
+            drop_unheld(parts)
         if parts:
             self.failures += 1
         else:
             self.signature = waiting.signature
 
 
+def drop_unheld(parts: list) -> None:
+    """Only those stay that something else holds.  (Parts hold each other.)"""
+    before = None
+    while parts and len(parts) != before:
+        before, held = len(parts), []
+        while parts:
+            part = parts.pop()
+            if sys.getrefcount(part) > 2:
+                held.append(part)
+            del part
+        parts += held
+
+
 class Places:
     """Where the real objects, or their shadows, hold what they hold; and what that was."""
 
     __slots__ = (
-        *("cells", "names", "dicts", "lists", "numbers", "objects", "unread", "slots"),
+        *("cells", "names", "dicts", "lists", "filled", "numbers", "objects", "unread", "slots"),
         *("classes", "functions", "spaces", "held", "lengths"),
     )
 
@@ -176,8 +188,8 @@ class Places:
             for name, place in change[0].places(change, side):
                 found[name].append(place)
         self.cells, self.names, self.dicts = found["cells"], found["names"], found["dicts"]
-        self.lists, self.numbers, self.slots = found["lists"], found["numbers"], found["slots"]
-        self.objects, self.unread = found["objects"], found["unread"]
+        self.lists, self.filled, self.numbers = found["lists"], found["filled"], found["numbers"]
+        self.objects, self.unread, self.slots = found["objects"], found["unread"], found["slots"]
         self.classes, self.functions = found["classes"], found["functions"]
         self.spaces = [space_of(c) for c in self.classes]
         self.held, self.lengths = self.held_now(), self.lengths_now()
@@ -192,6 +204,10 @@ class Places:
             found += VALUES(d)
         for x in self.lists:
             found += MEMBERS(x)
+        for x in self.filled:
+            kind = kind_of(x)
+            found += kind.parts(x)
+            found += kind.settings(x)
         found += map(type, self.unread)
         found += map(type, self.objects)
         found += map(dict_of, self.objects)
@@ -210,6 +226,7 @@ class Places:
         return [
             *map(LENGTH, self.dicts),
             *map(list.__len__, self.lists),
+            *map(len, self.filled),
             *map(len, self.spaces),
             *map(len, map(OF_FUNCTIONS[-1], self.functions)),
             *map(len, map(bases_of, self.classes)),
@@ -226,7 +243,10 @@ class Places:
 
 
 class WaitingShadow:
-    """A shadow between two calls, with what it was made from and what it holds."""
+    """A shadow between two calls, with what it was made from and what it holds.
+
+    An object that was left alone may alter what the shadow was made from, during the call: where there is one,
+    that is compared after each call too.  What such objects lead to is looked at before each call."""
 
     __slots__ = (
         *("shadow", "arrays", "layouts", "parts", "sources", "contents", "signature", "size"),
@@ -290,12 +310,13 @@ class WaitingShadow:
     def is_same(self) -> bool:
         """Has the call met, bound and leaked nothing?"""
         shadow, (met, references) = self.shadow, self.signature
-        return (
-            len(shadow.changes) == self.size
-            and len(shadow.seen) == len(met)
-            and self.contents.is_same()
-            and self.references() == references
-        )
+        if len(shadow.changes) != self.size or len(shadow.seen) != len(met) or not self.contents.is_same():
+            return False
+        if self.references() != references:
+            gc.collect(YOUNG)
+            if self.references() != references:
+                return False
+        return not shadow.left or self.sources.is_same()
 
     def is_valid(self) -> bool:
         """Is all that the shadow was made from still there?"""
@@ -303,6 +324,7 @@ class WaitingShadow:
             self.sources.is_same()
             and (not self.arrays or self.is_laid_out())
             and not self.shadow.stashes  # which another thread may have made at the very end of the call
+            and all([same(near_objects(near[0]), near) for near, _ in self.shadow.near])
         )
 
     def end(self) -> None:
@@ -313,26 +335,21 @@ class WaitingShadow:
 
 
 def is_unaltered(shadow: Shadow) -> bool:
-    """Has the call written no captured array, and left nothing alone that may change?"""
-    return (
-        not (
-            shadow.once
-            or shadow.outer
-            or shadow.near
-            or shadow.reached
-            or shadow.walked
-            or shadow.sums
-            or shadow.wrote
-            or shadow.strangers
-            or shadow.memories
-            or shadow.theirs
-            or shadow.stashes
-            or shadow.turned
-            or shadow.vacant
-        )
-        and all([v._value is x and not v._version and v._trace is None for x, v in shadow.arrays])
-        and all([type(x) in FROZEN or type(x) is np.ndarray and x.dtype.kind in "biu" for x in shadow.left])
-    )
+    """Has the call written no captured array, and left nothing alone that leads to memory?"""
+    return not (
+        shadow.once
+        or shadow.outer
+        or shadow.reached
+        or shadow.walked
+        or shadow.sums
+        or shadow.wrote
+        or shadow.strangers
+        or shadow.memories
+        or shadow.theirs
+        or shadow.stashes
+        or shadow.turned
+        or shadow.vacant
+    ) and all([v._value is x and not v._version and v._trace is None for x, v in shadow.arrays])
 
 
 def is_unmodified(shadow: Shadow) -> bool:
@@ -348,12 +365,12 @@ def is_part(shadow: Shadow, x: Any, new: Any) -> bool:
     kind = type(new)
     if kind is types.FunctionType:
         return new is not x and type(new.__globals__) is ModuleGlobals
-    return new is not x and (kind in PARTS or kind in shadow.classes)
+    return new is not x and (kind in PARTS or (kind in shadow.classes and not isinstance(new, type)))
 
 
 def is_lasting(x: Any) -> bool:
     """Does a change of x show in what the kinds of holders list?"""
     kind = type(x)
-    if kind in LASTING:
+    if kind in LASTING or hasattr(x, "py_func"):  # (a function that Numba compiles)
         return True
     return isinstance(x, type) or (is_user_class(kind) and not issubclass(kind, PASSING))

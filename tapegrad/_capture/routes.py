@@ -271,6 +271,11 @@ def is_whole(x: Any) -> bool:
     return type(x) is np.ndarray and x.base is None and x.dtype.kind in "biu"
 
 
+def near_objects(x: Any, parents: dict | None = None, handles: list | None = None) -> list:
+    """The first objects that x leads to, x itself among them."""
+    return [*itertools.islice(walk([x], {} if parents is None else parents, GLANCE, handles), GLANCE)]
+
+
 def leave_unshadowed(shadow: Any, x: Any) -> None:
     """x is left alone."""
     kind = type(x)
@@ -293,11 +298,10 @@ def leave_unshadowed(shadow: Any, x: Any) -> None:
     ):
         return
     parents: dict = {}
-    near: list = []
     handles: list = []
+    near = near_objects(x, parents, handles)
     shadow.near.append((near, parents))
-    for found in itertools.islice(walk([x], parents, GLANCE, handles), GLANCE):
-        near.append(found)
+    for found in near:
         if memory_range(found) is not None:
             shadow.reached += ((found, chain(found, parents)),)
             for a, v in shadow.arrays:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as plain_np
 import pandas
+import pandas.core.nanops
 from pandas.api.extensions import ExtensionArray, ExtensionDtype
 from pandas.api.indexers import check_array_indexer
 from pandas.core.construction import sanitize_array
@@ -24,6 +25,7 @@ class TrackedDtype(ExtensionDtype):
     """Floats with derivatives."""
 
     name, type, kind, na_value, _is_numeric = "tracked", float, "f", plain_np.nan, True
+    numpy_dtype = plain_np.dtype(float)  # which pandas compares with others
 
     @classmethod
     def construct_array_type(cls) -> Any:
@@ -449,5 +451,23 @@ class TableClass:
         return hash(self._theirs)
 
 
+def reduction_of(theirs: Any) -> Any:
+    """A reduction of pandas' private `nanops`: NumPy's function for tracked values."""
+    name = theirs.__name__
+
+    def run(x: Any, *, axis: Any = None, skipna: bool = True, **settings: Any) -> Any:
+        if not holds_variable((x,), is_tracked):
+            return theirs(x, axis=axis, skipna=skipna, **settings)
+        if name in ("nanvar", "nanstd"):
+            settings.setdefault("ddof", 1)
+        return getattr(np, name if skipna else name.removeprefix("nan"))(x, axis=axis, **settings)
+
+    return run
+
+
 CLASSES = {c: TableClass(c) for c in (pandas.DataFrame, pandas.Series)}
 MODULE = PatchedModule(pandas, **{c.__name__: ours for c, ours in CLASSES.items()})
+NAN_REDUCTIONS = ("nansum", "nanprod", "nanmean", "nanmedian", "nanvar", "nanstd", "nanmin", "nanmax")
+PANDAS_FACES = CLASSES | {
+    f: reduction_of(f) for f in [getattr(pandas.core.nanops, name) for name in NAN_REDUCTIONS]
+}

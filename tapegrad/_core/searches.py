@@ -67,13 +67,12 @@ class ComparisonSearch:
         if margin == 0.0:
             return
         self.bound *= FALL_OF_BOUND
-        if not margin <= self.bound:
+        if not margin <= self.bound or np.shape(positive) != np.shape(self.positive):
             self.run, self.flips = 0, 0
             self.bound = margin if margin < np.inf else 0.0
         else:
             self.run += 1
-            if np.shape(positive) == np.shape(self.positive):
-                self.flips = self.flips + (positive != self.positive)
+            self.flips = self.flips + (positive != self.positive)
             if self.run == 1:
                 self.first = margin, sensitivity(trace, sides)
             larger = max(margin, self.margin)

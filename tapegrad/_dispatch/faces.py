@@ -52,6 +52,12 @@ def variable_of(x: Any) -> Any:
     return y if isinstance(y, Variable) else x
 
 
+def proxied(x: Any) -> Any:
+    """The Variable of which x is a proxy, as `wrapt` makes; else x itself."""
+    inner = None if type(x) in ORDINARY else getattr(x, "__wrapped__", None)
+    return inner if type(inner) in HANDLES else x
+
+
 def has_objects(y: Any) -> bool:
     """Is y an object array with Variables in it?"""
     return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
@@ -90,6 +96,10 @@ class UfuncFace:
     def __call__(self, *args, **kwargs):
         if holds_variable(args) or kwargs and holds_variable(kwargs.values()):
             return call(self.f, args, kwargs, self.key)
+        if not ORDINARY.issuperset(map(type, args)):
+            given = [proxied(x) for x in args]
+            if holds_variable(given):
+                return self(*given, **kwargs)
         try:
             return library_function(self.f, self.device, args)(*args, **kwargs)
         except (ValueError, TypeError):
@@ -214,6 +224,8 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
         if args and c not in ORDINARY:
             if issubclass(c, Elements) and (makes or type(f) is not DISPATCHED):
                 return call(f, args, kwargs, key)
+            if (x := proxied(args[0])) is not args[0]:
+                return on_variables(x, *args[1:], **kwargs)
             if hasattr(c, "to_numpy") and (x := numbers_of_table(args[0])) is not args[0]:
                 return on_variables(x, *args[1:], **kwargs)
         try:

@@ -13,7 +13,7 @@ from ..ops.creation import asarray
 from ..ops.declare import shape
 
 KNOWN = frozenset(
-    ("multi_index", "c_index", "f_index", "zerosize_ok", "refs_ok", "copy_if_overlap", "reduce_ok")
+    "multi_index c_index f_index zerosize_ok refs_ok copy_if_overlap reduce_ok external_loop".split()
 )
 # attributes that give no elements
 PLAIN_NAMES = frozenset(
@@ -69,20 +69,26 @@ class nditer:
         names = set(flags or ())
         if not names <= KNOWN or op_dtypes is not None or op_axes is not None:
             raise ArgumentError(
-                "numpy.nditer: of a tracked array, only single elements with their own dtype are given (no "
+                "numpy.nditer: of a tracked array, elements are given with their own dtype (no "
                 f"{', '.join([*sorted(names - KNOWN), 'op_dtypes', 'op_axes'])}); loop over "
                 "numpy.ndindex(x.shape), or over rows"
             )
+        self.lengths = None  # of the parts that are given, of an external loop
         self.one = not isinstance(op, (list, tuple))
         given = [x if x is None else asarray(x) for x in ([op] if self.one else op)]
         options = {} if itershape is None else {"itershape": itershape}
         make: Any = np.nditer
+        places = [x if x is None else place_of(layout_of(x)) for x in given]
+        if "external_loop" in names:
+            if "multi_index" in names or any(
+                ["readonly" not in each for each in flags_of_operands(op_flags)]
+            ):
+                raise ArgumentError("numpy.nditer: an external loop over a tracked array reads only")
+            parts = make(places, [*names - {"copy_if_overlap"}], op_flags, order=order, **options)
+            self.lengths = iter([np.size(v if len(places) == 1 else v[0]) for v in parts])
+            names -= {"external_loop"}
         self.real = make(
-            [x if x is None else place_of(layout_of(x)) for x in given],
-            [*names - {"copy_if_overlap"}, "multi_index"],
-            op_flags,
-            order=order,
-            **options,
+            places, [*names - {"copy_if_overlap"}, "multi_index"], op_flags, order=order, **options
         )
         self.has_multi_index = "multi_index" in names
         self.operands = tuple(
@@ -90,10 +96,12 @@ class nditer:
         )
 
     def element(self, k: int) -> Any:
-        """The element of an operand, as an array without axes over it."""
+        """The element of an operand, as an array without axes over it; elements, in an external loop."""
         x = self.operands[k]
-        at = self.real.multi_index[self.real.ndim - x.ndim :]
-        return x[(*[0 if n == 1 else i for n, i in zip(x.shape, at, strict=True)], ...)]
+        at = (self.real.multi_index if self.lengths is None else self.part)[self.real.ndim - x.ndim :]
+        if self.lengths is not None and not x.ndim:
+            return x.reshape(1)[np.zeros(self.part.shape[1], int)]
+        return x[(*[0 * i if n == 1 else i for n, i in zip(x.shape, at, strict=True)], ...)]
 
     @property
     def value(self) -> Any:
@@ -109,7 +117,11 @@ class nditer:
         return self
 
     def __next__(self) -> Any:
-        next(self.real)
+        if self.lengths is None:
+            next(self.real)
+        else:
+            rows = [(next(self.real), self.real.multi_index)[1] for _ in range(next(self.lengths))]
+            self.part = np.array(rows, int).T
         return self.value
 
     def __len__(self) -> int:
@@ -131,6 +143,12 @@ class nditer:
         if name not in PLAIN_NAMES:
             raise AttributeError(f"numpy.nditer.{name} of a tracked array is not supported by tapegrad")
         return getattr(self.real, name)
+
+
+def flags_of_operands(op_flags: Any) -> list:
+    """The flags of each operand, which are those of a reader if none are given."""
+    flags = op_flags or [["readonly"]]
+    return [flags] if isinstance(flags[0], str) else flags
 
 
 def place_of(x: Any) -> np.ndarray:

@@ -77,8 +77,8 @@ def face_of(f: Any) -> Any:
         return load("tapegrad._scipy.linear_routines").LinearRoutine(f)
     module_name = module_of(f) or "numpy"  # (a ufunc names none)
     root = module_name.partition(".")[0]
-    if root == "pandas" and isinstance(f, type):
-        return load("tapegrad._capture.tables").CLASSES.get(f)
+    if root == "pandas" and isinstance(f, (type, FunctionType)):
+        return load("tapegrad._capture.tables").PANDAS_FACES.get(f)
     if root not in ROOTS or module_name.startswith(OF_SUBCLASSES):
         return None
     name = getattr(f, "__name__", None)

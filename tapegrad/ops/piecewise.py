@@ -417,22 +417,11 @@ def frexp(x):
     return scaled(x, -n), n
 
 
-@primitive(np.nan_to_num)
-def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    if not copy:
-        raise ArgumentError(
-            "numpy.nan_to_num: copy=False is not supported; write x[...] = numpy.nan_to_num(x)"
-        )
-    return xp_of(x).nan_to_num(x, copy=True, nan=nan, posinf=posinf, neginf=neginf)
-
-
-rules(nan_to_num, lambda g, out, x, copy, nan, posinf, neginf: select(isfinite(x), g, zero_of(g)), jvp=same)
-
-
 # --- numpy.emath: complex where the result is not real ---
 
 emath = np.emath
 follow(
-    __name__, np.angle, emath.sqrt, emath.log, emath.log2, emath.log10, emath.logn, emath.power, emath.arccos,
+    __name__, np.nan_to_num, np.angle, emath.sqrt,
+    emath.log, emath.log2, emath.log10, emath.logn, emath.power, emath.arccos,
     emath.arcsin, emath.arctanh,
 )  # fmt: skip

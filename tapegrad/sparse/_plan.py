@@ -123,6 +123,11 @@ class Plan(PickledByCall):
         what = "Hessian" if self.second else "Jacobian"
         return f"<sparse {what} {self.shape}: {self.pattern.nnz} entries, {self.coloring!r}>"
 
+    @property
+    def empty_dtype(self) -> Any:
+        """The dtype of a result without entries: that of the products that give the columns."""
+        return self.dtype if self.second else getattr(self.like, "dtype", self.dtype)
+
     def entered(self, args: tuple) -> tuple:
         """Return the arguments as the function takes them, the differentiated one first."""
         x, *rest = enter_arguments(args, self.argnum, self.dtype)
@@ -176,7 +181,7 @@ class Plan(PickledByCall):
             parts.append(self.asked("vmp", x, rows, *rest).conj().reshape(-1))
         if not parts:
             self.asked("grad" if self.second else "value", *args)  # the function may take another branch here
-            return self.library.zeros(0, self.dtype)
+            return self.library.zeros(0, self.empty_dtype)
         return parts[0] if len(parts) == 1 else self.library.concatenate(parts)
 
     def __call__(self, *args: Any) -> Any:

@@ -47,7 +47,7 @@ class TrackedEntries:
         if rows is not None:
             parts.append(np.conj(self.product("vmp", x, rows, *rest)))
         if not parts:
-            return plain_np.zeros(0, self.plan.dtype)
+            return plain_np.zeros(0, self.plan.empty_dtype)
         found = np.take(parts[0] if len(parts) == 1 else np.concatenate(parts), self.plan.entries.table)
         if self.plan.followed and (self.plan.found is None or self.plan.found.depends_on_values()):
             self.probe(args, found)

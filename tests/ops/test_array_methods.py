@@ -227,8 +227,30 @@ def test_nditer_of_plain_arrays_and_what_it_refuses():
         return np.sum(x) * rows[0]
 
     np.testing.assert_array_equal(tg.grad(f)(x0), np.full(6, 3.0))
-    with pytest.raises(errors.ArgumentError, match="external_loop"):
-        tg.grad(lambda x: sum([np.sum(c) for c in np.nditer(x, flags=["external_loop"])]))(x0)
+    with pytest.raises(errors.ArgumentError, match="buffered"):
+        tg.grad(lambda x: sum([np.sum(c) for c in np.nditer(x, flags=["buffered"])]))(x0)
+    with pytest.raises(errors.ArgumentError, match="reads only"):
+        tg.grad(lambda x: [c.fill(1.0) for c in np.nditer(x, ["external_loop"], ["readwrite"])])(x0)
+
+
+@pytest.mark.parametrize("order", "CFK")
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x, lambda x: x.T, lambda x: x[::-1, ::2], lambda x: x[:, 1], lambda x: x.transpose(1, 0, 2)],
+)
+def test_parts_of_an_external_loop(order, view):
+    x = np.sin(np.arange(24.0)).reshape(2, 3, 4)
+    v = np.cos(x)
+
+    def f(x):
+        parts = [*np.nditer([view(x), 2.0], flags=["external_loop"], order=order)]
+        return sum(
+            [np.sum(np.sin(a * b) * np.arange(1, 1 + len(a))) * k for k, (a, b) in enumerate(parts, 1)]
+        )
+
+    wanted = np.imag(f(x + 1e-30j * v)) / 1e-30
+    np.testing.assert_allclose(np.sum(tg.grad(f)(x) * v), wanted, rtol=1e-13)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (v,))[1], wanted, rtol=1e-13)
 
 
 @pytest.mark.parametrize(

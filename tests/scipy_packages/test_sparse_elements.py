@@ -52,3 +52,28 @@ def test_new_data_are_told():
         return np.sum(A.data)
 
     np.testing.assert_allclose(tg.grad(f)(X + 0.5), [10.0, 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@pytest.mark.parametrize(
+    "other", [0.0, 0.3, -0.3, scipy.sparse.csr_matrix([[0.5, 0, -1], [0, -2, 0], [1, 1, 0]])]
+)
+@pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
+def test_extreme_elements(form, name, other):
+    weights = np.arange(1.0, 10.0).reshape(3, 3)
+    seen = []
+
+    def f(x):
+        A = scipy.sparse.coo_matrix((x, (ROWS, COLS)), shape=(3, 3)).asformat(form)
+        found = getattr(A, name)(other)
+        seen.append((type(found).__name__, found.format))
+        return np.sum(np.sin(found.toarray()) * weights)
+
+    x, v = np.array([2.0, 0.4, -3.0, -1.0]), np.array([0.3, 1.0, -0.7, 0.5])
+    value, gradient = tg.value_and_grad(f)(x)
+    np.testing.assert_allclose(value, f(x))
+    assert len({*seen}) == 1
+    h = 1e-6
+    np.testing.assert_allclose(gradient @ v, (f(x + h * v) - f(x - h * v)) / (2 * h), rtol=1e-7)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (v,))[1], gradient @ v)

@@ -28,6 +28,7 @@ COMPILED = {
     ),
     **of("compiled (C, C++)", "tenth_pulses.hidden_states tenth_pulses.categories"),
     **of("compiled (Cython)", "eleventh_models.tweedie"),
+    **of("compiled (Cython)", "twelfth_tables.isotonic twelfth_tables.distances twelfth_tables.recursive"),
 }
 REFUSED = {
     **of("autograd's boxes", "known_lifelines.exponential_fit"),

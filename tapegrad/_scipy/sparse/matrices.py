@@ -39,6 +39,7 @@ from ..namespaces import (
     refusal_text,
     unchanged,
 )
+from .comparisons import ElementComparisons
 from .places import (
     ARRAYS,
     CHANGES,
@@ -99,7 +100,7 @@ class TrackedMatrix(Carrier):
         self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
 
 
-class SparseMatrix(TrackedMatrix):
+class SparseMatrix(ElementComparisons, TrackedMatrix):
     _zeros: Any = None  # the values when eliminate_zeros() was called
     _single: Any = None  # is there one element at a place? None: not known
 
