@@ -417,11 +417,32 @@ def frexp(x):
     return scaled(x, -n), n
 
 
+@primitive()
+def with_finite(x, *, nan, posinf, neginf):
+    """Real numbers, with others in place of nan and the infinities."""
+    return xp_of(x).nan_to_num(x, copy=True, nan=nan, posinf=posinf, neginf=neginf)
+
+
+rules(with_finite, lambda g, out, x, nan, posinf, neginf: select(isfinite(x), g, zero_of(g)), jvp=same)
+
+
+@implements(np.nan_to_num)
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    x = nested_to_array(x) if isinstance(x, (list, tuple)) else x
+    parts = (x.real, x.imag) if dtype(x).kind == "c" else (x,)
+    y, *imaginary = [with_finite(part, nan=nan, posinf=posinf, neginf=neginf) for part in parts]
+    for part in imaginary:
+        y = y + 1j * part
+    if copy:
+        return y
+    x[...] = y
+    return x
+
+
 # --- numpy.emath: complex where the result is not real ---
 
 emath = np.emath
 follow(
-    __name__, np.nan_to_num, np.angle, emath.sqrt,
-    emath.log, emath.log2, emath.log10, emath.logn, emath.power, emath.arccos,
+    __name__, np.angle, emath.sqrt, emath.log, emath.log2, emath.log10, emath.logn, emath.power, emath.arccos,
     emath.arcsin, emath.arctanh,
 )  # fmt: skip

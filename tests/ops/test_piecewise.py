@@ -311,6 +311,13 @@ def test_nan_is_passed_over(xp):
     close(tg.grad(lambda a: np.sum(np.nan_to_num([a[0], a[1], 3 * a[2]])))(np.array(x)), [1, 0, 3])
 
 
+def test_parts_of_complex_numbers_that_are_nan():
+    z = np.array([complex(1, np.nan), complex(-np.inf, 2), 3 + 4j])
+    y, t = tg.jvp(lambda z: np.nan_to_num(z, nan=0.5, neginf=-7.0), (z,), (np.full(3, 1 + 2j),))
+    close(y, [1 + 0.5j, -7 + 2j, 3 + 4j])
+    close(t, [1, 2j, 1 + 2j])
+
+
 def test_remainder_in_both(xp):
     close(gradient(xp, np.remainder, [7.5, -7.5], [2.0, 2.0])[1], [-3, 4])
     close(gradient(xp, np.fmod, [7.5, -7.5], [2.0, 2.0])[1], [-3, 3])
