@@ -17,6 +17,10 @@ from ..ops.indexing import views
 from ..ops.layouts import in_library_layout
 
 
+# NumPy 2.4 leaves a list that the function gives for numbers as it is; before it is made an array
+COPIES_LISTS = np.vectorize(lambda _: [0], otypes=[object])(0).shape != ()
+
+
 class vectorize(np.vectorize):
     """`numpy.vectorize`, whose function may get tracked numbers."""
 
@@ -41,7 +45,7 @@ class vectorize(np.vectorize):
         is_number = [isinstance(v, (Variable, np.number, *NUMBERS)) and not shape(v) for v in found]
         if not objects or all(is_number):
             return laid_alike(found, whole, each)
-        if not whole and isinstance(found[0], (list, tuple)):
+        if COPIES_LISTS and not whole and isinstance(found[0], (list, tuple)):
             return asarray(found[0])
         cells = np.empty(len(found), object)
         for n, v in enumerate(found):

@@ -908,3 +908,18 @@ def test_an_operator_that_python_refuses_is_pythons_own():
     with pytest.raises(TypeError, match="unsupported operand") as caught:
         tg.grad(lambda x: x[0] + "a")(np.ones(3))
     assert not isinstance(caught.value, tg.errors.TapegradError)
+
+
+def test_a_list_that_a_vectorized_function_gives():
+    """NumPy 2.4 gives the list itself, NumPy before it a copy."""
+
+    def f(x):
+        c = [0.5, 0.5]
+        v = np.vectorize(lambda k: c, otypes=[object])
+        c[1] = c[1] + x[0]
+        v(1)[()][1] += x[1] * v(1)[()][1]
+        return c[1] * x[1]
+
+    x, h = np.array([0.3, 0.9]), 1e-6
+    expected = [(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(2)]
+    np.testing.assert_allclose(tg.grad(f)(x), expected, rtol=1e-8)
