@@ -36,6 +36,13 @@ def pytest_addoption(parser):
     )
 
 
+# its thread wakes every 10 s, and a recording during which another thread has run is made twice
+with contextlib.suppress(ImportError):
+    import tqdm
+
+    tqdm.tqdm.monitor_interval = 0
+
+
 # of all processes of a session
 CACHE = None if "TAPEGRAD_CACHE" in os.environ else tempfile.mkdtemp(prefix="tapegrad_tests_")
 if CACHE:

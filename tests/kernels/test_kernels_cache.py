@@ -364,7 +364,7 @@ def answers(k):
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_named_program_is_not_traced_twice(folder, monkeypatch, alone):
     """Other threads, as that of a progress bar, change nothing that a pure function reads."""
-    monkeypatch.setattr(captured, "is_alone", lambda: alone)
+    monkeypatch.setattr(captured.OtherThreads, "have_run", lambda self: not alone)
     forget()
     first, traced = walk("walk")
     before = answers(first)

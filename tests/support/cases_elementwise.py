@@ -175,6 +175,7 @@ CASES = [
     binary("copysign", np.copysign, AWAY, -AWAY[::-1]),
     binary("heaviside", np.heaviside, AWAY, Y, order=0),
     unary("nan_to_num", np.nan_to_num, X),
+    unary("with_finite", lambda x: np.nan_to_num(1.0 / x, posinf=3.0), X),
     unary("angle", lambda z: np.angle(z), Z),
     unary("angle degrees", lambda z: np.angle(z, deg=True), Z),
     # parts of complex numbers

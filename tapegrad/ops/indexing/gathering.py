@@ -16,6 +16,7 @@ from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
 from ..declare import (
     NUMPY,
+    axes_of,
     axis_of,
     dtype,
     follow,
@@ -35,7 +36,7 @@ from ..shaping import concatenate as end_to_end
 from ..shaping import reshape as reshaped
 from . import views
 from .traced_indices import indexed_copy, is_hidden
-from .views import array_like, index
+from .views import array_like, index, slice_of
 
 # --- linear maps, each beside its adjoint ---
 
@@ -331,7 +332,16 @@ def insert(arr, obj, values, axis=None):
     return take_along(end_to_end(x, values, axis=axis), order, axis)
 
 
-follow(__name__, np.trim_zeros)
+@implements(np.trim_zeros)
+def trim_zeros(filt, trim="fb", axis=None):
+    x = array_like(filt)
+    on, at = host_constant(x != 0), [slice(None)] * ndim(x)
+    for k in range(ndim(x)) if axis is None else axes_of(axis, ndim(x)):
+        places = np.unique(np.nonzero(on)[k])
+        first, last = (int(places[0]), int(places[-1]) + 1) if places.size else (0, 0)
+        whole = places.size and shape(x)[k]
+        at[k] = slice(first if "f" in trim.lower() else 0, last if "b" in trim.lower() else whole)
+    return slice_of(x, tuple(at)) if at else filt  # as NumPy has it
 
 
 @implements(np.select, layout="asked")
