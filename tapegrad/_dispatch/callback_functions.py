@@ -16,7 +16,6 @@ from ..ops.declare import NUMPY, shape, xp
 from ..ops.indexing import views
 from ..ops.layouts import in_library_layout
 
-
 # NumPy 2.4 leaves a list that the function gives for numbers as it is; before it is made an array
 COPIES_LISTS = np.vectorize(lambda _: [0], otypes=[object])(0).shape != ()
 
