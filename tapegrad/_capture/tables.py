@@ -451,7 +451,7 @@ class TableClass:
         return hash(self._theirs)
 
 
-def reduction_of(theirs: Any) -> Any:
+def table_reduction(theirs: Any) -> Any:
     """A reduction of pandas' private `nanops`: NumPy's function for tracked values."""
     name = theirs.__name__
 
@@ -469,5 +469,5 @@ CLASSES = {c: TableClass(c) for c in (pandas.DataFrame, pandas.Series)}
 MODULE = PatchedModule(pandas, **{c.__name__: ours for c, ours in CLASSES.items()})
 NAN_REDUCTIONS = ("nansum", "nanprod", "nanmean", "nanmedian", "nanvar", "nanstd", "nanmin", "nanmax")
 PANDAS_FACES = CLASSES | {
-    f: reduction_of(f) for f in [getattr(pandas.core.nanops, name) for name in NAN_REDUCTIONS]
+    f: table_reduction(f) for f in [getattr(pandas.core.nanops, name) for name in NAN_REDUCTIONS]
 }

@@ -642,10 +642,9 @@ def beside(other: Any, dense: Any) -> Any:
     if not OPEN.shadows or xp_of(primal_of(dense)) is not plain_np:
         return dense
     tracked = isinstance(other, TrackedMatrix) and is_sparse_matrix(other)
-    asmatrix = late.followed(plain_np.asmatrix)
-    with warnings.catch_warnings():  # as SciPy's own `asmatrix`
-        warnings.simplefilter("ignore", PendingDeprecationWarning)
-        return asmatrix(dense) if tracked or isinstance(other, plain_np.matrix) else dense
+    with warnings.catch_warnings(action="ignore", category=PendingDeprecationWarning):  # as SciPy does
+        matrix = tracked or isinstance(other, plain_np.matrix)
+        return late.followed(plain_np.asmatrix)(dense) if matrix else dense
 
 
 def is_sparse_matrix(*xs: Any) -> bool:

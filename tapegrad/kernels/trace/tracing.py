@@ -41,7 +41,7 @@ class Region:
 
 
 @dataclass
-class Attempt:
+class TraceStart:
     """The beginning of a trace that may be repeated: the lists of loops with their lengths, and the number of
     the last loop."""
 
@@ -87,9 +87,11 @@ class Tracer:
         finally:
             self.regions.pop()
 
-    def attempt(self) -> "Attempt":
+    def attempt(self) -> "TraceStart":
         """Return the beginning of a trace that may be repeated."""
-        return Attempt(self.g, [(region.loops, len(region.loops)) for region in self.regions], self.g.loops)
+        return TraceStart(
+            self.g, [(region.loops, len(region.loops)) for region in self.regions], self.g.loops
+        )
 
     def varying(self, nodes: Iterable[int]) -> int:
         """Return the loops, as bits, with which nodes in the current code vary.
@@ -119,7 +121,7 @@ class Tracer:
         begun = self.attempt()
         return self.again(begun, call(), call, f)
 
-    def again(self, begun: "Attempt", first: Any, call: Callable, f: Any) -> Any:
+    def again(self, begun: "TraceStart", first: Any, call: Callable, f: Any) -> Any:
         """Return call(), whose result has been `first` since `begun`.
 
         A function with another result changes what it reads, and is refused, because a kernel keeps one

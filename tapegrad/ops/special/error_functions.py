@@ -71,7 +71,7 @@ FAR_TAIL = (
 )  # fmt: skip
 
 
-def normal_quantile(q, p):
+def quantile_in_kernels(q, p):
     """In a kernel: the quantile at 0.5 + q, where p is the distance from 0 or 1, whichever is nearer."""
 
     def ratio(coefficients, x):
@@ -89,20 +89,20 @@ def normal_quantile(q, p):
 erfinv = special_ufunc(
     sp.erfinv,
     lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)),
-    scalar=lambda x: math.sqrt(0.5) * normal_quantile(0.5 * x, 0.5 * (1.0 - abs(x))),
+    scalar=lambda x: math.sqrt(0.5) * quantile_in_kernels(0.5 * x, 0.5 * (1.0 - abs(x))),
     rough=True,
 )
 erfcinv = special_ufunc(
     sp.erfcinv,
     lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)),
-    scalar=lambda x: math.sqrt(0.5) * normal_quantile(0.5 * (1.0 - x), 0.5 * np.minimum(x, 2.0 - x)),
+    scalar=lambda x: math.sqrt(0.5) * quantile_in_kernels(0.5 * (1.0 - x), 0.5 * np.minimum(x, 2.0 - x)),
     rough=True,
 )
 ndtr = special_ufunc(sp.ndtr, lambda g, out, x: times0(bell(x * x, 0.5), (1 / ROOT_2PI) * g), scalar="ndtr")
 ndtri = special_ufunc(
     sp.ndtri,
     lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))),
-    scalar=lambda p: normal_quantile(p - 0.5, np.minimum(p, 1.0 - p)),
+    scalar=lambda p: quantile_in_kernels(p - 0.5, np.minimum(p, 1.0 - p)),
     rough=True,
 )
 ndtri_exp = special_ufunc(sp.ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)))
@@ -228,7 +228,7 @@ entr = special_ufunc(
 )
 
 
-def relative_entropy(x, y, usual, limit):
+def divergence_in_kernels(x, y, usual, limit):
     """In a kernel: `usual` for positive numbers, `limit` at x = 0."""
     value = np.where(np.logical_and(x == 0.0, y >= 0.0), limit, math.inf)
     value = np.where(np.logical_and(x > 0.0, y > 0.0), usual, value)
@@ -239,14 +239,14 @@ rel_entr = special_ufunc(
     sp.rel_entr,
     lambda g, out, x, y: times0(g, log(x / y) + 1.0),
     lambda g, out, x, y: -over0(g * x, y),
-    scalar=lambda x, y: relative_entropy(x, y, x * np.log(x / y), 0.0),
+    scalar=lambda x, y: divergence_in_kernels(x, y, x * np.log(x / y), 0.0),
     rough=True,
 )
 kl_div = special_ufunc(
     sp.kl_div,
     lambda g, out, x, y: times0(g, log(x / y)),
     lambda g, out, x, y: times0(g, 1.0 - over0(x, y)),
-    scalar=lambda x, y: relative_entropy(x, y, x * np.log(x / y) - x + y, y),
+    scalar=lambda x, y: divergence_in_kernels(x, y, x * np.log(x / y) - x + y, y),
     rough=True,
 )
 
