@@ -85,9 +85,11 @@ def broadcast_plain(where: Any, to: tuple) -> Any:
 
 
 def cast_operand(a: Any, to: Any) -> Any:
-    if to is not None and np.dtype(to).kind not in "biufc":
+    if to is None or dtype(a) == np.dtype(to):
+        return a
+    if np.dtype(to).kind not in "biufc":
         raise TypeError(f"dtype={to!r}: numbers of tracked values cannot be of this type")
-    return a if to is None or dtype(a) == np.dtype(to) else astype(a, to=np.dtype(to))
+    return astype(a, to=np.dtype(to))
 
 
 # --- sums ---

@@ -267,7 +267,7 @@ class TransformForm:
         # an input
         numbers = (
             self.numbers
-            and bool(self.programs or owner.on_change == "raise")
+            and bool(self.programs or self.unconfirmed or owner.on_change == "raise")
             and not any([is_single(x) for a in args for x in leaves(a)])
         )
         signature = CallSignature(args, active, numbers)
