@@ -36,7 +36,7 @@ def pytest_addoption(parser):
     )
 
 
-# its thread wakes every 10 s, and a recording during which another thread has run is made twice
+# The monitor thread of tqdm wakes every 10 s. A recording during which another thread has run is made twice.
 with contextlib.suppress(ImportError):
     import tqdm
 

@@ -726,3 +726,11 @@ def test_dependence_rules_are_for_operations_that_exist():
 
 def test_a_dense_pattern_is_coloured_at_once():
     assert len(tg.sparse.coloring(np.ones((1500, 1500)), "star")) == 1500
+
+
+@pytest.mark.parametrize("of_f", [np.float32, np.float64])
+@pytest.mark.parametrize("of_x", [np.float32, np.float64])
+def test_a_jacobian_without_entries_has_the_dtype_of_one_with_entries(of_f, of_x):
+    x = np.ones(4, of_x)
+    found = tg.sparse.jacobian(lambda x: np.ones(3, of_f), x)
+    assert found.nnz == 0 and found.dtype == tg.sparse.jacobian(lambda x: (2 * x[:3]).astype(of_f), x).dtype

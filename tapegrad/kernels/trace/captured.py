@@ -44,11 +44,11 @@ def steadily(trace: Callable[[], Any], kernel: str, captured: list) -> Any:
         captured.append(pending)
         try:
             made = stable_program(trace)
-            state = pending.made = made.g.captured
-            if state is not None:
-                state.settle(kernel)
-                if state not in captured:
-                    captured.append(state)
+            found = pending.made = made.g.captured
+            if found is not None:
+                found.settle(kernel)
+                if found not in captured:
+                    captured.append(found)
         finally:
             captured.remove(pending)
     return made
