@@ -2,7 +2,8 @@
 decides which way is taken.
 
 They choose between ways that give the same numbers, up to rounding.  Times are those of a model of the costs.
-Two things are measured when a program runs: what calls have cost so far, and which of two texts is faster."""
+Three things are measured when a program runs: what calls have cost so far, how long texts take to write, and
+which of two texts is faster."""
 
 import functools
 
