@@ -51,8 +51,8 @@ class CudaBuilder(TextBuilder, forms=FORMS):
 
     address_of = "(&{})"
 
-    def __init__(self, bits: int, wide: bool = False):
-        self.bits = bits
+    def __init__(self, bits: int, wide: bool = False, routines: dict | None = None):
+        self.bits, self.wide, self.routines = bits, wide, routines
         self.f, self.L = ("f", "") if bits == 32 else ("", "LL")
         self.real, self.word = ("double", "long long") if wide else ("real", "whole")
         self.lines: list[str] = []
@@ -110,6 +110,13 @@ class CudaBuilder(TextBuilder, forms=FORMS):
     def set(self, cell: str, value: str) -> None:
         self.line(f"{cell} = {value};")
 
+    def call_function(self, op: str, *x: str) -> str:
+        """Call a function whose text `routines` gets."""
+        assert self.routines is not None
+        if op not in self.routines:
+            self.routines[op] = device_function(op, self.bits, self.wide, True, self.routines)
+        return self.let(f"own_{elementary.identifier(op)}({', '.join(x)})")
+
     def count(self, x: Affine | int) -> str:
         if isinstance(x, int):
             return str(x)
@@ -142,9 +149,12 @@ class CudaBuilder(TextBuilder, forms=FORMS):
         self.line("}")
 
 
-def device_function(name: str, bits: int, wide: bool = False, called: bool = False) -> str:
-    """Return the text of exp, log and others as a device function; with `called` it is not inlined."""
-    w = CudaBuilder(bits, wide)
+def device_function(
+    name: str, bits: int, wide: bool = False, called: bool = False, routines: dict | None = None
+) -> str:
+    """Return the text of exp, log and others as a device function; with `called` it is not inlined.
+    `routines` gets the functions that a long one calls."""
+    w = CudaBuilder(bits, wide, routines)
     given = elementary.parameters(name)
     result = elementary.emit_function(w, name, *given)
     body = "\n".join(w.lines)
@@ -160,9 +170,11 @@ def functions_text(uses: Iterable[str], bits: int, wide: bool = False) -> str:
     real, whole = ("double", integer) if wide else ("real", "whole")
     functions = [op for op in uses if elementary.is_called_function(op)]
     called = elementary.called_functions(functions)
-    return BITS.format(real=real, whole=whole, integer=integer) + "".join(
-        [device_function(f, bits, wide, f in called) for f in sorted(set(functions))]
-    )
+    routines: dict[str, str] = {}  # a function comes after those that it calls
+    for f in sorted(set(functions)):
+        if f not in routines:
+            routines[f] = device_function(f, bits, wide, f in called, routines)
+    return BITS.format(real=real, whole=whole, integer=integer) + "".join(routines.values())
 
 
 def type_text(bits: int) -> str:

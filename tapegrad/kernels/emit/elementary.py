@@ -627,11 +627,14 @@ def emit_function(b: Any, op: str, *x: Any) -> Any:
     if op in FUNCTIONS:
         return Expressions(b).written(FUNCTIONS[op], *x)
     form, made = OPERATIONS[op].form, list(x)
+    calls = getattr(b, "routines", None) is not None
+    often = called_functions([name for name, _ in form.steps]) if calls else ()
     for name, args in form.steps:
         if name == "const":
             made.append(b.c(*args))
             continue
-        made.append(emit_operation(b, name, *[made[j] for j in args]))
+        given = [made[j] for j in args]
+        made.append(b.call_function(name, *given) if name in often else emit_operation(b, name, *given))
     return made[form.out]
 
 

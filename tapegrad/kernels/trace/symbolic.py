@@ -19,7 +19,7 @@ from ..._core.primitive import HIDDEN, READ, Primitive, Trace, layout_of, lower
 from ..._core.trees import children, is_node, rebuilt
 from ..._core.variable import Variable, variable
 from ...ops.declare import NUMPY, PRIMITIVES, ComposedScalar, GatedProduct, signature_of
-from ...ops.protocols import adapter_of
+from ...ops.protocols import adapter_of, function_for
 from ..graph.blocks import ELEMENT
 from ..graph.lengths import WRITTEN
 from ..graph.nodes import OPERATIONS, Graph
@@ -269,7 +269,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         return apart(y, x) if out is None else stored(out, y)
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
-        ours, theirs, out = FUNCTIONS.get(f), NUMPY.get(f), None
+        ours, theirs, out = FUNCTIONS.get(f), function_for(f), None
         if ours is None and theirs is None:
             raise self.g.refused(UnsupportedFunction(public_name(f)))
         if theirs is not None:
@@ -423,7 +423,7 @@ class Compositions(Symbols):
 
 def apply_operation(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
     """Apply NumPy's or SciPy's function f, by its operation or its composition in ops/."""
-    ours = NUMPY.get(f)
+    ours = function_for(f)
     prim = getattr(ours, "prim", None)
     form = getattr(prim, "scalar", None)
     if isinstance(f, np.ufunc) and isinstance(form, str):

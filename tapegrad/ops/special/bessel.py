@@ -2,6 +2,7 @@
 
 The rules J_n' = (J_(n-1) - J_(n+1)) / 2 and I_n' = (I_(n-1) + I_(n+1)) / 2 are smooth at zero."""
 
+import functools
 import math
 from typing import Any
 
@@ -41,17 +42,58 @@ def of_order(x: Any, n: int, kind: str, beyond: Any) -> Any:
     return getattr(sp, kind)(n, x).astype(x.dtype) if f is sp else beyond(f)
 
 
-@primitive()
+def bessel_j_in_kernels(x, *, n):
+    """The series up to 4, Miller's recurrence from order 60 up to 25, else the expansion of Hankel (Abramowitz
+    & Stegun 9.1.10, 9.12, 9.2.5)."""
+    v = abs(x)
+    near, middle, far = np.minimum(v, 4.0), np.minimum(np.maximum(v, 4.0), 25.0), np.maximum(v, 25.0)
+    series, above, here, even, found = 0.0, 0.0 * v, 0.0 * v + 1e-37, 0.0, 0.0
+    for k in range(20, -1, -1):
+        series = series * (-0.25 * near * near) + 1.0 / math.factorial(k) / math.factorial(k + n)
+    for k in range(60, 0, -1):
+        above, here = here, 2.0 * k / middle * here - above
+        found = here if k - 1 == n else found
+        even = even + (1.0 if k == 1 else 2.0) * here if k % 2 else even
+    p, q = [
+        functools.reduce(lambda y, a: y / (far * far) + a, [(-1) ** j * c[k] for j, k in at][::-1], 0.0)
+        for c, at in [(hankel_terms(n), list(enumerate(range(first, 16, 2)))) for first in (0, 1)]
+    ]
+    c, s = np.cos(far), np.sin(far)
+    for _ in range(n % 4):  # by a quarter of a turn
+        c, s = s, -c
+    beyond = (p * (c + s) - q / far * (s - c)) / np.sqrt(math.pi * far)
+    y = np.where(v <= 4.0, series * (0.5 * near) ** n, np.where(v <= 25.0, found / even, beyond))
+    return np.where(x < 0.0, -y, y) if n % 2 else y
+
+
+def hankel_terms(n: int) -> list:
+    """The coefficients a_k(n) of Hankel's expansion in 1 / x."""
+    return [math.prod([(4 * n * n - (2 * j - 1) ** 2) / (8 * j) for j in range(1, k + 1)]) for k in range(16)]
+
+
+def bessel_ie_in_kernels(x, *, n):
+    """The series up to 30, else the asymptotic one."""
+    v = abs(x)
+    near, far, series, beyond = np.minimum(v, 30.0), np.maximum(v, 30.0), 0.0, 0.0
+    for k in range(56, -1, -1):  # the powers of 100 keep float32 in its range
+        series = series * (0.0025 * near * near) + 100.0**k / math.factorial(k) / math.factorial(k + n)
+    for c in reversed(bessel_terms(n, -1.0)):
+        beyond = beyond / far + c
+    y = np.where(v <= 30.0, series * (0.5 * near) ** n * np.exp(-near), beyond / np.sqrt(far))
+    return np.where(x < 0.0, -y, y) if n % 2 else y
+
+
+@primitive(scalar=bessel_j_in_kernels, rough=True)
 def bessel_j(x, *, n):
     return of_order(x, n, "jv", lambda f: _by_order(x, n, f.j0, f.j1, -1.0))
 
 
-@primitive()
+@primitive(scalar=lambda x, *, n: bessel_ie_in_kernels(x, n=n) * np.exp(abs(x)), rough=True)
 def bessel_i(x, *, n):
     return of_order(x, n, "iv", lambda f: _by_order(x, n, f.i0, f.i1, 1.0))
 
 
-@primitive()
+@primitive(scalar=bessel_ie_in_kernels, rough=True)
 def bessel_ie(x, *, n):
     """exp(-|x|) I_n(x)."""
     return of_order(x, n, "ive", lambda f: abs_scaled(x, n, f))
@@ -87,12 +129,7 @@ def bessel_terms(n: int, signum: float) -> tuple:
     """Coefficients in 1 / x of the square root of x times exp(-x) I_n(x) (signum -1) or exp(x) K_n(x)
     (1)."""
     first = math.sqrt(0.5 / math.pi) if signum < 0 else math.sqrt(math.pi / 2)
-    return tuple(
-        [
-            first * math.prod([signum * (4 * n * n - (2 * j - 1) ** 2) / (8 * j) for j in range(1, k + 1)])
-            for k in range(16)
-        ]
-    )
+    return tuple([first * signum**k * a for k, a in enumerate(hankel_terms(n))])
 
 
 def _slope_beyond(x: Any, n: int, signum: float, near: Any) -> Any:

@@ -154,14 +154,15 @@ def special_function(
     body: Callable | None = None,
     name: str | None = None,
     public: str | None = None,
+    **words: Any,
 ) -> Callable:
     """Declare scipy.special's f. `body`: the function that computes it, if not f itself. `name`: for an f
-    that is not in SciPy. `public`: the name that users know."""
+    that is not in SciPy. `public`: the name that users know. `words` are those of `primitive`."""
     n = len(partials)
     name = str(name or name_in(scipy.special, f))
     run = of_arity(BODY, n)(library_function(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
-    entry = primitive(*(() if f is None else (f,)))(run)
+    entry = primitive(*(() if f is None else (f,)), **words)(run)
     public = public or name
     given = [
         refusing_rule(public, k, p)
@@ -196,9 +197,9 @@ def several_results(f: Any, *partials: Any) -> tuple[list, Callable]:
     return parts, implements_special(f)(of)
 
 
-def complement(f: Any, of: Callable) -> Callable:
+def complement(f: Any, of: Callable, **words: Any) -> Callable:
     """Declare scipy.special's f, which is 1 minus the operation `of`."""
-    return special_function(f, *[lambda out, *xs, p=p: -p(out, *xs) for p in PARTIALS[of]])
+    return special_function(f, *[lambda out, *xs, p=p: -p(out, *xs) for p in PARTIALS[of]], **words)
 
 
 def with_partials(entry: Callable, *partials: Callable) -> None:

@@ -305,7 +305,21 @@ if hasattr(sp, "softplus"):
 
 
 expi = special_ufunc(sp.expi, lambda g, out, x: times0(g, exp(x) / x))
-exp1 = special_ufunc(sp.exp1, lambda g, out, x: -times0(g, exp(-x) / x))
+
+
+def exp1_in_kernels(x):
+    """The series up to 1.5, else the continued fraction (Abramowitz & Stegun 5.1.11, 5.1.22)."""
+    near, total, fraction = np.minimum(x, 1.5), 0.0, np.maximum(x, 1.5) + 2.0 * EXP1_TERMS + 1.0
+    for k in range(24, 0, -1):
+        total = total * near + (-1.0) ** (k + 1) / (k * math.factorial(k))
+    for k in range(EXP1_TERMS, 0, -1):
+        fraction = np.maximum(x, 1.5) + (2.0 * k - 1.0) - k * k / fraction
+    series = near * total - np.euler_gamma - np.log(near)
+    return np.where(x <= 1.5, np.where(x == 0.0, math.inf, series), np.exp(-x) / fraction)
+
+
+EXP1_TERMS = 60
+exp1 = special_ufunc(sp.exp1, lambda g, out, x: -times0(g, exp(-x) / x), scalar=exp1_in_kernels, rough=True)
 expn = special_ufunc(sp.expn)
 exp10 = special_ufunc(sp.exp10, lambda g, out, x: LN10 * g * out, scalar="exp10")
 cosm1 = special_ufunc(

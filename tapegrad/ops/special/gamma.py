@@ -119,6 +119,9 @@ beta = special_ufunc(
     sp.beta,
     lambda g, out, a, b: -times0(g, out * psi_gap(a, b)),
     lambda g, out, a, b: -times0(g, out * psi_gap(b, a)),
+    scalar=lambda a, b: np.where(
+        np.minimum(a, b) > 0.0, np.exp(sp.betaln(a, b)), sp.gamma(a) * sp.gamma(b) / sp.gamma(a + b)
+    ),
     rough=True,
 )
 

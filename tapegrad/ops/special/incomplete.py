@@ -25,7 +25,7 @@ from ..piecewise import minimum, special_of
 from .asymptotic import special_of2
 from .declare import complement, first_array, inverse, special_function
 from .error_functions import xlog1py, xlogy
-from .gamma import betaln, digamma, gammaln, polygamma_n, psi_gap
+from .gamma import betaln, digamma, gammaln, polygamma_in_kernels, polygamma_n, psi_gap, psi_gap_in_kernels
 
 GAUSS_NODES = 60
 NEGLIGIBLE = 60.0  # a density whose logarithm has fallen by this is negligible
@@ -34,6 +34,10 @@ NEWTON = 30  # Newton steps to find that point
 
 
 # --- moments of the logarithms on part of the line ---
+
+
+def integer_power(x: Any, n: int) -> Any:
+    return math.prod([x] * n) if n else 1.0
 
 
 @functools.cache
@@ -70,11 +74,18 @@ def central_moment(cumulant: Any, n: int, m: int = 0) -> Any:
     return total
 
 
-def polygammas(special: Any, xp: Any) -> Any:
-    def psi(n, x):
-        return special.digamma(x) if n == 0 else special.polygamma(n if special is sp else xp.asarray(n), x)
+def polygamma(n: int, x: Any, step: Any = None) -> Any:
+    """The polygamma function of order n at x, or what it gains from x to x + step."""
+    if step is not None:
+        return psi_gap(x, step, n=n)
+    return polygamma_n(x, n=n) if n else digamma(x)
 
-    return psi
+
+def symbolic_polygamma(n: int, x: Any, step: Any = None) -> Any:
+    """The same of symbols."""
+    if step is not None:
+        return psi_gap_in_kernels(x, step, n=n)
+    return polygamma_in_kernels(x, n=n) if n else sp.digamma(x)
 
 
 def log_peak(xp: Any, special: Any, a: Any) -> Any:
@@ -86,13 +97,9 @@ def log_peak(xp: Any, special: Any, a: Any) -> Any:
     )
 
 
-@primitive(batch="elementwise")
-def gamma_moment(a, x, *, n):
-    """L_n(a, x). In s = log t the density is exp(a s - exp(s)) / Gamma(a), with its maximum at log a."""
-    xp, special = xp_of(first_array(a, x)), special_of(first_array(a, x))
-    kind = np.result_type(a, x)
-    a, x = xp.broadcast_arrays(xp.asarray(a, dtype=float), xp.asarray(x, dtype=float))
-    psi = polygammas(special, xp)
+def gamma_integral(xp: Any, special: Any, psi: Any, a: Any, x: Any, n: int, *, tail: bool = False) -> Any:
+    """L_n(a, x), of numbers, arrays or symbols. In s = log t the density is exp(a s - exp(s)) / Gamma(a),
+    with its maximum at log a. `tail`: the integral from x to infinity."""
     ok = (a > 0) & (x > 0) & (x < np.inf)
     a1, x1 = xp.where(ok, a, 1.0), xp.where(ok, x, 1.0)
     top, s, centre = xp.log(a1), xp.log(x1), psi(0, a1)
@@ -109,25 +116,41 @@ def gamma_moment(a, x, *, n):
 
     def moment(t):
         u = t - top[..., None]
-        return xp.exp(a1[..., None] * (u - xp.expm1(u)) + factor[..., None]) * (t - centre[..., None]) ** n
+        density = xp.exp(a1[..., None] * (u - xp.expm1(u)) + factor[..., None])
+        return density * integer_power(t - centre[..., None], n)
 
     middle = xp.maximum(low, s - EXPONENTIAL_TAIL)
     part = integral(xp, moment, low, middle) + integral(xp, moment, middle, high)
     whole = central_moment(lambda i, _: psi(i - 1, a1), n)
-    y = xp.where(lower, part, whole - part)
-    edge = xp.where(x == 0, 0.0, xp.where(x == np.inf, whole, np.nan))
-    return xp.where(ok, y, xp.where(a > 0, edge, np.nan)).astype(kind)[()]
+    y = xp.where(lower, *(whole - part, part) if tail else (part, whole - part))
+    edge = xp.where(x == (np.inf if tail else 0), 0.0, xp.where(x == (0 if tail else np.inf), whole, np.nan))
+    return xp.where(ok, y, xp.where(a > 0, edge, np.nan))
 
 
-@primitive(batch="elementwise")
-def beta_moment(a, b, x, *, n, m):
-    """The integral from 0 to x of the beta density times (log t - c)^n (log(1 - t) - d)^m, with c and d
-    the means of the logarithms. In s = logit t the density is log-concave, with its maximum at log(a /
-    b)."""
-    xp, special = xp_of(first_array(a, b, x)), special_of(first_array(a, b, x))
-    kind = np.result_type(a, b, x)
-    a, b, x = xp.broadcast_arrays(*[xp.asarray(v, dtype=float) for v in (a, b, x)])
-    psi = polygammas(special, xp)
+def of_float_arrays(integral: Any, *given: Any, **orders: Any) -> Any:
+    """The value of `gamma_integral` or `beta_integral`, in the arguments' dtype."""
+    xp, special, kind = xp_of(first_array(*given)), special_of(first_array(*given)), np.result_type(*given)
+    arrays = xp.broadcast_arrays(*[xp.asarray(v, dtype=float) for v in given])
+    return integral(xp, special, polygamma, *arrays, **orders).astype(kind)[()]
+
+
+def in_kernels(integral: Any, **fixed: Any) -> Any:
+    """`gamma_integral` or `beta_integral` of symbols."""
+    return functools.partial(integral, np, sp, symbolic_polygamma, **fixed)
+
+
+@primitive(batch="elementwise", scalar=in_kernels(gamma_integral), rough=True)
+def gamma_moment(a, x, *, n):
+    """L_n(a, x)."""
+    return of_float_arrays(gamma_integral, a, x, n=n)
+
+
+def beta_integral(
+    xp: Any, special: Any, psi: Any, a: Any, b: Any, x: Any, n: int, m: int, *, tail: bool = False
+) -> Any:
+    """The integral from 0 to x (`tail`: from x to 1) of the beta density times (log t - c)^n (log(1 - t) -
+    d)^m, with c and d the means of the logarithms. In s = logit t the density is log-concave, with its
+    maximum at log(a / b)."""
     ok = (a > 0) & (b > 0) & (x > 0) & (x < 1)
     p, q, x1 = xp.where(ok, a, 1.0), xp.where(ok, b, 1.0), xp.where(ok, x, 0.5)
     top, s = xp.log(p / q), xp.log(x1) - xp.log1p(-x1)
@@ -136,35 +159,45 @@ def beta_moment(a, b, x, *, n, m):
     p1, q1, s, top = xp.where(lower, p, q), xp.where(lower, q, p), s * turn, top * turn
 
     def logs(s):
-        return -xp.logaddexp(0.0, -s), -xp.logaddexp(0.0, s)  # log t, log(1 - t)
+        e = xp.log1p(xp.exp(-abs(s)))
+        return xp.minimum(s, 0.0) - e, xp.minimum(-s, 0.0) - e  # log t, log(1 - t)
 
     def h(s):
         u, v = logs(s)
         return p1 * u + q1 * v
 
-    end = tail_of(xp, h, lambda s: p1 - (p1 + q1) * special.expit(s), s - 70.0 / p1, h(s) - NEGLIGIBLE)
-    means, factor = (psi(0, p) - psi(0, p + q), psi(0, q) - psi(0, p + q)), special.betaln(p, q)
+    def slope(s):
+        return p1 * special.expit(-s) - q1 * special.expit(s)
+
+    end = tail_of(xp, h, slope, s - 70.0 / p1, h(s) - NEGLIGIBLE)
+    means, factor = (-psi(0, p, q), -psi(0, q, p)), special.betaln(p, q)
     c, d = xp.where(lower, means[0], means[1])[..., None], xp.where(lower, means[1], means[0])[..., None]
-    left = lower[..., None]
+    own = xp.where(lower, 1.0, 0.0)[..., None]
+    other = 1.0 - own
 
     def moment(s):
         u, v = logs(s)
         k, r = u - c, v - d
-        k, r = xp.where(left, k, r), xp.where(left, r, k)
-        return xp.exp(p1[..., None] * u + q1[..., None] * v - factor[..., None]) * k**n * r**m
+        k, r = own * k + other * r, own * r + other * k
+        density = xp.exp(p1[..., None] * u + q1[..., None] * v - factor[..., None])
+        return density * integer_power(k, n) * integer_power(r, m)
 
     middle = xp.maximum(end, s - EXPONENTIAL_TAIL)
     part = integral(xp, moment, end, middle) + integral(xp, moment, middle, s)
     whole = central_moment(
-        lambda i, j: (
-            (psi(i + j - 1, p) if j == 0 else psi(i + j - 1, q) if i == 0 else 0.0) - psi(i + j - 1, p + q)
-        ),
+        lambda i, j: -(psi(i - 1, p, q) if j == 0 else psi(j - 1, q, p) if i == 0 else psi(i + j - 1, p + q)),
         n,
         m,
     )
-    y = xp.where(lower, part, whole - part)
-    edge = xp.where(x == 0, 0.0, xp.where(x == 1, whole, np.nan))
-    return xp.where(ok, y, xp.where((a > 0) & (b > 0), edge, np.nan)).astype(kind)[()]
+    y = xp.where(lower, *(whole - part, part) if tail else (part, whole - part))
+    edge = xp.where(x == (1 if tail else 0), 0.0, xp.where(x == (0 if tail else 1), whole, np.nan))
+    return xp.where(ok, y, xp.where((a > 0) & (b > 0), edge, np.nan))
+
+
+@primitive(batch="elementwise", scalar=in_kernels(beta_integral), rough=True)
+def beta_moment(a, b, x, *, n, m):
+    """The value of `beta_integral`."""
+    return of_float_arrays(beta_integral, a, b, x, n=n, m=m)
 
 
 def gamma_density(a: Any, x: Any) -> Any:
@@ -174,10 +207,6 @@ def gamma_density(a: Any, x: Any) -> Any:
 
 def beta_density(a: Any, b: Any, x: Any) -> Any:
     return exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
-
-
-def integer_power(x: Any, n: int) -> Any:
-    return math.prod([x] * n) if n else 1.0
 
 
 rules(
@@ -223,10 +252,19 @@ rules(
 # --- the functions ---
 
 
+def distribution_in_kernels(integral: Any, *, tail: bool = False) -> dict:
+    """The words of `primitive` for a distribution function: the integral of the density itself."""
+    orders = {"n": 0} if integral is gamma_integral else {"n": 0, "m": 0}
+    return {"scalar": in_kernels(integral, tail=tail, **orders), "rough": True}
+
+
 gammainc = special_function(
-    sp.gammainc, lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x)
+    sp.gammainc,
+    lambda out, a, x: gamma_moment(a, x, n=1),
+    lambda out, a, x: gamma_density(a, x),
+    **distribution_in_kernels(gamma_integral),
 )
-gammaincc = complement(sp.gammaincc, gammainc)
+gammaincc = complement(sp.gammaincc, gammainc, **distribution_in_kernels(gamma_integral, tail=True))
 gammaincinv = inverse(sp.gammaincinv, gammainc, 1, 1)
 gammainccinv = inverse(sp.gammainccinv, gammainc, 1, 1, tail=True)
 betainc = special_function(
@@ -234,13 +272,21 @@ betainc = special_function(
     lambda out, a, b, x: beta_moment(a, b, x, n=1, m=0),
     lambda out, a, b, x: beta_moment(a, b, x, n=0, m=1),
     lambda out, a, b, x: beta_density(a, b, x),
+    **distribution_in_kernels(beta_integral),
 )
-betaincc = complement(sp.betaincc, betainc)
+betaincc = complement(sp.betaincc, betainc, **distribution_in_kernels(beta_integral, tail=True))
 betaincinv = inverse(sp.betaincinv, betainc, 2, 2)
 betainccinv = inverse(sp.betainccinv, betainc, 2, 2, tail=True)
 
 
-@primitive(sp.stdtr)
+def student_in_kernels(df, t):
+    """On the left half of what the beta distribution has right of t^2 / (df + t^2), on the right 1 minus it;
+    for infinite df the normal distribution."""
+    half = 0.5 * sp.betaincc(0.5, 0.5 * df, 1.0 / (1.0 + df / (t * t)))
+    return np.where(df == np.inf, sp.ndtr(t), np.where(t < 0.0, half, 1.0 - half))
+
+
+@primitive(sp.stdtr, scalar=student_in_kernels, rough=True)
 def stdtr(df, t):
     """Student's distribution function."""
     return special_of2(df, t).stdtr(df, t)
