@@ -252,6 +252,7 @@ FILLED = {
     ),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),
+    "kernels.trace.symbolic.COMPLEX": ("kernels.trace.",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.COMPOSED": ("kernels.trace.",),
     "kernels.trace.symbolic.REDUCE": ("kernels.trace.",),

@@ -28,8 +28,9 @@ from ..._dispatch.numbers import MATH
 from ..graph.nodes import Graph
 from .array_functions import symbolic_astype, symbolic_full
 from .captured import CapturedState
+from .complex_numbers import complex_array
 from .composite_functions import FOREIGN
-from .symbolic import Sym, UnsupportedFunction, as_real_symbol, as_symbol_array, graph_of, lift
+from .symbolic import Sym, UnsupportedFunction, as_real_symbol, as_symbol_array, graph_of, is_complex, lift
 
 DRAWN = (np.random.Generator, np.random.RandomState, random.Random)
 CUPY = {
@@ -111,11 +112,15 @@ class Rebuilder(Shadow):
 
             def run(*args, **kwargs):
                 made = make(*args, **{k: v for k, v in kwargs.items() if k != "like"})
+                if made.dtype.kind == "c":
+                    return complex_array(g, made)
                 return as_symbol_array(lift(g, made)) if made.dtype.kind == "f" else made
 
             return run
 
         def array(x, dtype=None, copy=True, **kwargs):
+            if is_complex(x) or (dtype is not None and np.dtype(dtype).kind == "c"):
+                return complex_array(g, x, copy)
             if graph_of(x) is None:
                 made = np.array(x, dtype=dtype, **kwargs)
                 return as_symbol_array(lift(g, made)) if made.dtype.kind == "f" else made

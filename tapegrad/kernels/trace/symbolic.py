@@ -40,6 +40,7 @@ FUNCTIONS: dict = {}  # NumPy or SciPy function -> ours
 COMPOSED: dict = {}  # ufunc -> ours
 REDUCE: dict = {}  # ufunc -> its reduction
 ARRAYS: dict = {}  # operation of ops/ on whole arrays -> ours, as used by rules
+COMPLEX: dict = {}  # "ufunc", "function" -> what `complex_numbers` does where an operand is complex
 
 
 class UnknownNumber(KernelError):
@@ -53,7 +54,13 @@ class UnsupportedFunction(KernelError):
         super().__init__(f"{name} has no translation into a kernel; write it with elementary operations")
 
 
-class Sym(np.lib.mixins.NDArrayOperatorsMixin):
+class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
+    """What is traced into the graph `g`."""
+
+    g: Graph
+
+
+class Sym(Symbolic):
     """A symbolic array: node numbers, and names of elements of blocks, in an array of its shape."""
 
     __array_priority__ = 2000
@@ -73,6 +80,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     ndim = property(lambda self: self.ids.ndim)
     size = property(lambda self: self.ids.size)
     dtype = property(lambda self: np.dtype(bool) if self.is_bool else np.dtype(float))
+    real = property(lambda self: as_real_symbol(self))
+    imag = property(lambda self: lift(self.g, np.zeros(self.shape)))
     T = property(lambda self: Sym(self.g, self.ids.T))
     mT = property(lambda self: Sym(self.g, self.ids.swapaxes(-1, -2)))
     flat = property(lambda self: iter(self.reshape(-1)))
@@ -238,6 +247,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     # --- NumPy's protocols ---
 
     def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
+        if is_complex(x) and method == "__call__" and not kwargs:
+            return COMPLEX["ufunc"](self.g, ufunc, x)
         out = kwargs.pop("out", None)
         reduces = method == "reduce" and ufunc in REDUCE and not kwargs.keys() - {"axis"}
         if not reduces and (method != "__call__" or kwargs):
@@ -269,6 +280,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         return apart(y, x) if out is None else stored(out, y)
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        if is_complex(args):
+            return COMPLEX["function"](self.g, f, args, kwargs)
         ours, theirs, out = FUNCTIONS.get(f), function_for(f), None
         if ours is None and theirs is None:
             raise self.g.refused(UnsupportedFunction(public_name(f)))
@@ -609,9 +622,16 @@ def with_one_dtype(x: list) -> list:
     return [as_real_symbol(v) for v in x] if len(kinds) > 1 else x
 
 
+def is_complex(x: Any) -> bool:
+    """Return whether x, or an item of a nested list, is complex."""
+    if isinstance(x, (list, tuple)):
+        return any(map(is_complex, x))
+    return type(x) is complex or getattr(getattr(x, "dtype", None), "kind", "") == "c"
+
+
 def graph_of(*x: Any) -> Any:
     for v in x:
-        if isinstance(v, Sym):
+        if isinstance(v, Symbolic):
             return v.g
         if isinstance(v, (list, tuple)):
             g = graph_of(*v)

@@ -1,0 +1,312 @@
+"""Complex numbers and arrays in kernels: pairs of real symbols.
+
+Arithmetic and functions are those of textbooks, with the branch cuts of NumPy. A function that is linear over
+the real numbers (sums, moves of elements) is applied to both parts. What a kernel returns and what its loops
+carry is real."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._core.errors import KernelError
+from .symbolic import (
+    COMPLEX,
+    Sym,
+    Symbolic,
+    UnsupportedFunction,
+    as_real_symbol,
+    as_symbol_array,
+    lift,
+    public_name,
+)
+
+Pair = tuple[Any, Any]  # the real and the imaginary part
+
+
+class ComplexSym(Symbolic):
+    """A complex symbolic array."""
+
+    __array_priority__ = 3000
+
+    def __init__(self, real: Sym, imag: Sym):
+        self.g, self.real, self.imag = real.g, real, imag
+
+    __class__ = property(lambda self: np.ndarray if self.ndim else np.complex128)
+    shape = property(lambda self: self.real.shape)
+    ndim = property(lambda self: self.real.ndim)
+    size = property(lambda self: self.real.size)
+    dtype = property(lambda self: np.dtype(complex))
+    T = property(lambda self: np.transpose(self))
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def __iter__(self):
+        return map(ComplexSym, self.real, self.imag)
+
+    def __repr__(self) -> str:
+        return f"ComplexSym{self.shape}"
+
+    def __getitem__(self, key: Any) -> "ComplexSym":
+        return ComplexSym(self.real[key], self.imag[key])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.real[key], self.imag[key] = parts_of(self.g, value)
+
+    def copy(self) -> "ComplexSym":
+        return ComplexSym(self.real.copy(), self.imag.copy())
+
+    __copy__ = copy
+
+    def astype(self, dtype: Any, copy: bool = True) -> "ComplexSym":
+        if np.dtype(dtype).kind == "c":
+            return self.copy() if copy else self
+        raise KernelError("a complex number becomes real by z.real, z.imag or np.abs(z)")
+
+    def conjugate(self) -> Any:
+        return np.conjugate(self)
+
+    conj = conjugate
+
+    def _as_function(name: Any) -> Any:
+        f = getattr(np, name)
+        return lambda self, *args, **kwargs: f(self, *args, **kwargs)
+
+    for _name in (
+        "sum",
+        "prod",
+        "mean",
+        "reshape",
+        "ravel",
+        "transpose",
+        "squeeze",
+        "dot",
+        "trace",
+        "diagonal",
+    ):
+        locals()[_name] = _as_function(_name)
+    del _name, _as_function
+
+    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+        raise self.g.refused(
+            KernelError(
+                "a complex number where a kernel takes real ones (its results, what its loops carry, "
+                "conditions, arrays made outside): write z.real, z.imag or np.abs(z)"
+            )
+        )
+
+    __array__ = __bool__ = __float__ = __int__ = __index__ = __complex__ = _refused
+    __hash__ = object.__hash__
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        if method != "__call__" or kwargs:
+            raise self.g.refused(UnsupportedFunction(f"{public_name(ufunc)}.{method} of complex numbers"))
+        y = complex_ufunc(self.g, ufunc, x)
+        if out is None or not y.ndim:
+            return y
+        out[0][...] = y
+        return out[0]
+
+    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        return complex_function(self.g, f, args, kwargs)
+
+
+def parts_of(g: Any, x: Any) -> Pair:
+    """Return the parts of a number, an array or a nested list as real symbols."""
+    if type(x) is ComplexSym:
+        return x.real, x.imag
+    if isinstance(x, (list, tuple)):
+        pairs = [parts_of(g, v) for v in x]
+        return lift(g, [a for a, _ in pairs]), lift(g, [b for _, b in pairs])
+    if isinstance(x, Sym):
+        return as_real_symbol(x), lift(g, np.zeros(x.shape))
+    return lift(g, np.real(x) * 1.0), lift(g, np.imag(x) * 1.0)
+
+
+def made(parts: Any) -> Any:
+    """Return a complex symbol of two parts, or a real one as it is."""
+    return ComplexSym(*parts) if isinstance(parts, tuple) else parts
+
+
+# --- elementwise ---
+
+
+def product(x: Pair, y: Pair) -> Pair:
+    (a, b), (c, d) = x, y
+    return a * c - b * d, a * d + b * c
+
+
+def quotient(x: Pair, y: Pair) -> Pair:
+    """Smith's algorithm: nothing overflows that the quotient does not."""
+    (a, b), (c, d) = x, y
+    wide = abs(c) >= abs(d)
+    large: Any = np.where(wide, c, d)
+    small: Any = np.where(wide, d, c)
+    r = np.where((c == 0.0) & (d == 0.0), 0.0, small / large)
+    scale = 1.0 / (large + small * r)
+    first, second = np.where(wide, a, b), np.where(wide, b, a)
+    imag = second - first * r
+    return (first + second * r) * scale, np.where(wide, imag, -imag) * scale
+
+
+def exponential(x: Pair) -> Pair:
+    size = np.exp(x[0])
+    return size * np.cos(x[1]), size * np.sin(x[1])
+
+
+def logarithm(x: Pair) -> Pair:
+    """Near the unit circle log|x| = log1p(|x|^2 - 1) / 2."""
+    a, b = x
+    size = np.hypot(a, b)
+    near = (size > 0.5) & (size < 2.0)
+    excess = np.where(near, (abs(a) - 1.0) * (abs(a) + 1.0) + b * b, 0.0)
+    return np.where(near, 0.5 * np.log1p(excess), np.log(size)), np.arctan2(b, a)
+
+
+def root(x: Pair) -> Pair:
+    """The larger part is sqrt((|a| + |x|) / 2), the other b over twice that; 0 at 0."""
+    a, b = x
+    t = np.sqrt(0.5 * (abs(a) + np.hypot(a, b)))
+    other = np.where(t == 0.0, 0.0, 0.5 * b / t)
+    return np.where(a >= 0.0, t, abs(other)), np.where(a >= 0.0, other, np.copysign(t, b))
+
+
+def sine_and_cosine(x: Pair) -> tuple[Pair, Pair]:
+    a, b = x
+    s, c, up, even = np.sin(a), np.cos(a), np.sinh(b), np.cosh(b)
+    return (s * even, c * up), (c * even, -s * up)
+
+
+def hyperbolic(x: Pair) -> tuple[Pair, Pair]:
+    """sinh(x) = -i sin(i x), cosh(x) = cos(i x)."""
+    (s, t), cosine = sine_and_cosine((-x[1], x[0]))
+    return (t, -s), cosine
+
+
+def hyperbolic_tangent(x: Pair) -> Pair:
+    """sinh(2 a) and sin(2 b) over cosh(2 a) + cos(2 b), both divided by exp(2 |a|)."""
+    a, b = x
+    e = np.exp(-2.0 * abs(a))
+    below = 1.0 + 2.0 * np.cos(2.0 * b) * e + e * e
+    real = -np.expm1(-4.0 * abs(a)) / below
+    return np.copysign(real, a), 2.0 * np.sin(2.0 * b) * e / below
+
+
+def tangent(x: Pair) -> Pair:
+    a, b = hyperbolic_tangent((-x[1], x[0]))  # tan(x) = -i tanh(i x)
+    return b, -a
+
+
+def power(x: Pair, y: Any) -> Pair:
+    """Whole powers are products; others are exp(y log x), and 0 at 0."""
+    c, d = y[0].constant(), y[1].constant()
+    if c is not None and c.ndim == 0 and d is not None and not d.any() and abs(c) <= 64 and c == int(c):
+        out, square, n = (1.0, 0.0), x, abs(int(c))
+        while n:
+            out, square, n = product(out, square) if n % 2 else out, product(square, square), n // 2
+        return out if c >= 0 else quotient((1.0, 0.0), out)
+    zero = (x[0] == 0.0) & (x[1] == 0.0)
+    a, b = exponential(product(y, logarithm((np.where(zero, 1.0, x[0]), x[1]))))
+    return np.where(zero, 0.0, a), np.where(zero, 0.0, b)
+
+
+def scaled(factor: float) -> Callable:
+    def run(x):
+        a, b = logarithm(x)
+        return a * factor, b * factor
+
+    return run
+
+
+UFUNCS: dict = {  # of the parts of the operands; a result that is no tuple is real
+    np.add: lambda x, y: (x[0] + y[0], x[1] + y[1]), np.subtract: lambda x, y: (x[0] - y[0], x[1] - y[1]),
+    np.multiply: product, np.true_divide: quotient, np.negative: lambda x: (-x[0], -x[1]),
+    np.positive: lambda x: x, np.conjugate: lambda x: (x[0], -x[1]), np.absolute: lambda x: np.hypot(*x),
+    np.square: lambda x: product(x, x), np.reciprocal: lambda x: quotient((1.0, 0.0), x),
+    np.power: power, np.exp: exponential, np.log: logarithm, np.log10: scaled(1 / math.log(10)),
+    np.log2: scaled(1 / math.log(2)), np.sqrt: root,
+    np.sin: lambda x: sine_and_cosine(x)[0], np.cos: lambda x: sine_and_cosine(x)[1], np.tan: tangent,
+    np.sinh: lambda x: hyperbolic(x)[0], np.cosh: lambda x: hyperbolic(x)[1], np.tanh: hyperbolic_tangent,
+    np.equal: lambda x, y: (x[0] == y[0]) & (x[1] == y[1]),
+    np.not_equal: lambda x, y: (x[0] != y[0]) | (x[1] != y[1]),
+    np.isnan: lambda x: np.isnan(x[0]) | np.isnan(x[1]),
+    np.isinf: lambda x: np.isinf(x[0]) | np.isinf(x[1]),
+    np.isfinite: lambda x: np.isfinite(x[0]) & np.isfinite(x[1]),
+}  # fmt: skip
+
+
+def complex_ufunc(g: Any, ufunc: Any, x: tuple) -> Any:
+    """Apply a ufunc to operands of which one is complex."""
+    if ufunc is np.matmul:
+        return bilinear(g, np.matmul, x)
+    if ufunc not in UFUNCS:
+        raise g.refused(UnsupportedFunction(f"{public_name(ufunc)} of complex numbers"))
+    return made(UFUNCS[ufunc](*[parts_of(g, v) for v in x]))
+
+
+# --- functions of arrays ---
+
+LINEAR = {
+    getattr(np, name)
+    for name in (
+        "sum", "mean", "cumsum", "diff", "reshape", "ravel", "transpose", "squeeze", "expand_dims", "concatenate",
+        "stack", "vstack", "hstack", "column_stack", "take", "flip", "roll", "trace", "diagonal", "diag",
+        "swapaxes", "moveaxis", "broadcast_to", "repeat", "tile", "atleast_1d", "atleast_2d", "tril", "triu",
+        "zeros_like",
+    )
+}  # fmt: skip
+BILINEAR = {np.dot, np.inner, np.outer, np.kron, np.convolve}
+OF_PARTS: dict = {
+    np.real: lambda x: x[0], np.imag: lambda x: x[1],
+    np.prod: lambda x: functools.reduce(product, zip(*map(np.ravel, x), strict=True)),
+    np.angle: lambda x, deg=False: np.arctan2(x[1], x[0]) * (180 / math.pi if deg else 1.0),
+}  # fmt: skip
+
+
+def bilinear(g: Any, f: Callable, x: tuple) -> Any:
+    (a, b), (c, d) = [parts_of(g, v) for v in x]
+    return made((f(a, c) - f(b, d), f(a, d) + f(b, c)))
+
+
+def complex_function(g: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
+    """Apply a function of arrays, of which one is complex."""
+    if f in LINEAR:
+        x: Any = args[0]
+        joined = isinstance(x, (list, tuple))
+        sides = zip(*[parts_of(g, v) for v in x], strict=True) if joined else parts_of(g, x)
+        return made(tuple([f(side, *args[1:], **kwargs) for side in sides]))
+    if f in BILINEAR and not kwargs:
+        return bilinear(g, f, args)
+    if f is np.vdot:
+        return bilinear(g, np.dot, (np.conjugate(args[0]), args[1]))
+    if f is np.where and len(args) == 3:
+        x, y = [parts_of(g, v) for v in args[1:]]
+        return made((np.where(args[0], x[0], y[0]), np.where(args[0], x[1], y[1])))
+    if f is np.linalg.solve or f is np.linalg.inv:
+        return solution(g, *args, *[np.eye(len(args[0]))] * (f is np.linalg.inv))
+    if f in OF_PARTS:
+        return made(OF_PARTS[f](parts_of(g, args[0]), *args[1:], **kwargs))
+    raise g.refused(UnsupportedFunction(f"{public_name(f)} of complex numbers"))
+
+
+def solution(g: Any, A: Any, b: Any) -> ComplexSym:
+    """Solve the real system of twice as many equations."""
+    (P, Q), (c, d) = parts_of(g, A), parts_of(g, b)
+    whole = np.concatenate([np.concatenate([P, -Q], 1), np.concatenate([Q, P], 1)])
+    n = len(P)
+    x: Any = np.linalg.solve(whole, np.concatenate([c, d]))
+    return ComplexSym(x[:n], x[n:])
+
+
+def complex_array(g: Any, x: Any, copy: bool = True) -> ComplexSym:
+    """np.array of complex values, of which some may be symbols."""
+    if type(x) is ComplexSym and not copy:
+        return x
+    return ComplexSym(*[as_symbol_array(part.copy()) for part in parts_of(g, x)])
+
+
+COMPLEX.update(ufunc=complex_ufunc, function=complex_function)
