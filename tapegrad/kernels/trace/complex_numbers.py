@@ -148,7 +148,8 @@ def quotient(x: Pair, y: Pair) -> Pair:
     small: Any = np.where(wide, d, c)
     r = np.where((c == 0.0) & (d == 0.0), 0.0, small / large)
     scale = 1.0 / (large + small * r)
-    first, second = np.where(wide, a, b), np.where(wide, b, a)
+    first: Any = np.where(wide, a, b)
+    second: Any = np.where(wide, b, a)
     imag = second - first * r
     return (first + second * r) * scale, np.where(wide, imag, -imag) * scale
 
