@@ -27,20 +27,31 @@ class RecordedRun:
             self.recorder.take_back(recording)
 
     def __call__(self, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
-        run = self.kernel._run_of
-        if kind == "R" and n == (0, 0):
+        if n == (0, 0) and kind == "R":
             found = self.taken(arrays)
-            result = run(self.family, kind, n, arrays, numbers, found and found[1].sweeper())
-            self.held += [found] if found else []
-            return result
-        recording = self.begun(*arrays) if kind == "F" and n == (0, 0) and not numbers else None
-        result = run(self.family, kind, n, arrays, numbers, recording)
-        if recording is not None:
-            if recording.fits():
-                self.held = [(bits_of(arrays), recording)]
-            else:
-                self.recorder.take_back(recording)
-        return result
+            if found is not None:
+                result = self.launched(found[1].sweeper(), kind, arrays, numbers)
+                self.held.append(found)
+                return result
+        elif n == (0, 0) and kind == "F" and not numbers:
+            recording = self.begun(*arrays)
+            if recording is not None:
+                result = self.launched(recording, kind, arrays, numbers)
+                if recording.fits():
+                    self.held = [(bits_of(arrays), recording)]
+                else:
+                    self.recorder.take_back(recording)
+                return result
+        return self.kernel._run_of(self.family, kind, n, arrays, numbers)
+
+    def launched(self, recording: Any, kind: str, arrays: tuple, numbers: bool) -> Any:
+        """Return the result of a launch that stores steps or reads them."""
+        found = recording.repeated(arrays)
+        if found is not None:
+            return self.kernel._looked_at(arrays, found)
+        found = self.kernel._run_of(self.family, kind, (0, 0), arrays, numbers, recording)
+        recording.remember(arrays, found)
+        return found
 
     def taken(self, arrays: tuple) -> tuple | None:
         """Return what has been stored for these arguments, for one thread at a time, or None."""
