@@ -1,6 +1,7 @@
 """Arguments of a solver: states, parameters and times as the arrays of a kernel."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as plain_np
@@ -151,13 +152,18 @@ def is_single(y0: Any) -> bool:
     return depth < 2
 
 
-def kernel_rows(arrays: list, single: bool) -> Any:
+def kernel_rows(arrays: Sequence, single: bool) -> Any:
     """Return the arrays of a call as rows, (numbers,) or (numbers, B)."""
-    xp = xp_of(layout_of(arrays[0]))
-    arrays = [in_library(xp, x) for x in arrays]
+    arrays = in_library_of_state(arrays)
     if not single:
         return stacked_samples(arrays)
     return concatenate(*[x if len(x.shape) == 1 else np.reshape(x, (-1,)) for x in arrays])
+
+
+def in_library_of_state(arrays: Sequence) -> tuple:
+    """Return the arrays of a call, all of the library of the state."""
+    xp = xp_of(layout_of(arrays[0]))
+    return tuple(arrays) if xp is plain_np else tuple([in_library(xp, x) for x in arrays])
 
 
 def in_library(xp: Any, x: Any) -> Any:
@@ -165,7 +171,7 @@ def in_library(xp: Any, x: Any) -> Any:
     return xp.asarray(x) if xp is not plain_np and isinstance(x, (plain_np.ndarray, plain_np.generic)) else x
 
 
-def stacked_samples(arrays: list) -> Any:
+def stacked_samples(arrays: Sequence) -> Any:
     """Return rows (numbers, B) of arrays whose last axis is that of the samples; numbers are shared."""
     shapes = [tuple(layout_of(x).shape) or (1,) for x in arrays]
     counts = [s[-1] for s in shapes]

@@ -16,10 +16,10 @@ from .._core.trees import is_node
 from .._transforms.tape import value
 from ..kernels.trace.surroundings import origin
 from ..kernels.trace.symbolic import Sym
-from ..ops.shaping import reshape
 from ._arguments import (
     ArgumentLayout,
     Intervals,
+    in_library_of_state,
     check_order,
     kernel_rows,
     layouts_of,
@@ -115,18 +115,15 @@ class Solver:
             found = problem.inlined(arrays, intervals.data)
         else:
             problem.spreads((client, store, progress), single)
-            theta = kernel_rows(arrays, single)
-            if single:
-                theta = reshape(theta, to=(layout_of(theta).size, 1))
+            theta = in_library_of_state(arrays) if single else kernel_rows(arrays, single)
             found = problem.rows("saved", theta, intervals.data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
-        each: Any = 0 if single else slice(None)  # the trajectories
-        report = value(primal_of(found)[n : n + REPORTED, :, each])
+        report = value(primal_of(found)[n : n + REPORTED])
         if not inside:
             self._check(report, single)
-        events = self._records(found[:, :, each] if self.events else found, state)
-        y = state.parts(found[:n, :, each])
+        events = self._records(found, state)
+        y = state.parts(found[:n])
         return self._solution(y, intervals.times, events, report[:, -1].copy(), problem)
 
     @property

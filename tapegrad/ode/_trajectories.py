@@ -19,7 +19,7 @@ from .._transforms.batching.watched_traces import values_and_tangents
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
-from ._arguments import ArgumentLayout, in_library, plain_times, real_array
+from ._arguments import ArgumentLayout, in_library, kernel_rows, plain_times, real_array
 from ._functions import fills_first, traced_array, traced_states
 from ._large import ArrayFunction, ArrayRecursion, ExplicitStep, SparseStep, on_arrays, with_derivatives
 from ._rosenbrock import rosenbrock_step
@@ -104,8 +104,10 @@ class Trajectories:
         self.options = options
 
     def rows(self, purpose: str, theta: Any, data: Any) -> Any:
-        """Return the rows of a recursion of `Equation`."""
-        data = in_library(xp_of(layout_of(theta)), data)
+        """Return the rows of a recursion of `Equation`.
+
+        theta is (p, B), (p,), or the tuple of arrays of one trajectory."""
+        data = in_library(xp_of(layout_of(theta[0] if type(theta) is tuple else theta)), data)
         self.moves = isinstance(data, Variable)
         if self.options is None:
             found, self.stiff = self.by_kernels(purpose, theta, data)
@@ -132,8 +134,8 @@ class Trajectories:
         With the method "auto" it solves those that are found stiff, from their start."""
         method = self.solver.method
         if method in METHODS:
-            return self.kernel(purpose, method, theta).path(theta, data), method == IMPLICIT
-        found = self.kernel(purpose, EXPLICIT, theta).path(theta, data)
+            return self.path(purpose, method, theta, data), method == IMPLICIT
+        found = self.path(purpose, EXPLICIT, theta, data)
         if stiff is None:
             stiff = value(found[self.state.count + STATUS, -1]) == STIFF
         return self.replaced(purpose, found, stiff, theta, data), stiff
@@ -143,14 +145,24 @@ class Trajectories:
         known = seen(stiff)
         if self.state.count > MOST_STATES[IMPLICIT] if known is None else not known.any():
             return found
+        theta = kernel_rows(theta, True) if type(theta) is tuple else theta
         gated = np.concatenate([theta, np.reshape(1.0 * stiff, (1, *layout_of(theta).shape[1:]))])
-        return np.where(stiff, self.kernel(purpose, IMPLICIT, gated).path(gated, data), found)
+        return np.where(stiff, self.path(purpose, IMPLICIT, gated, data), found)
 
-    def kernel(self, purpose: str, method: str, theta: Any) -> Any:
-        """Return the kernel for states and arguments of these shapes, or what runs on arrays in its place."""
-        large, kernels = self.state.count > MOST_STATES[method], self.solver.kernels
+    def path(self, purpose: str, method: str, theta: Any, data: Any) -> Any:
+        """Return the rows by the kernel for states and arguments of these shapes, or by what runs on arrays
+        in its place."""
+        large = self.state.count > MOST_STATES[method]
+        if type(theta) is tuple and not large:
+            return self.kernel(purpose, method, large).path_of_column(theta, data)
+        theta = kernel_rows(theta, True) if type(theta) is tuple else theta
         if large:  # before anything is kept
             self.check_large(theta)
+        return self.kernel(purpose, method, large).path(theta, data)
+
+    def kernel(self, purpose: str, method: str, large: bool) -> Any:
+        """Return the kernel, or what runs on arrays in its place."""
+        kernels = self.solver.kernels
         key = purpose, method, self.moves, self.state.key, self.layout.key
         found = kernels.get(key)
         if found is None or not found[1].has_constants_of(self.layout):
@@ -213,7 +225,7 @@ class Trajectories:
         for interval in limits.T:
             carry, row = step(carry, theta, interval)
             rows.append(row)
-        return np.stack(rows, 1)[:, :, None]
+        return np.stack(rows, 1)
 
 
 class DenseSolution:

@@ -18,6 +18,7 @@ directions in one launch. `FR` is F, and R that reads the steps
 of F, in two launches. `VGD` adds D for W = 1, for data of each sample; D leaves out the first
 `observed` rows. Each program is derived and compiled when it is first needed."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +30,7 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import Primitive, bind, joint_primitive, layout_of
 from ..._core.scope import lock, scope_block
+from ...ops import shaping
 from ..emit.lower import SUMS, LoweredProgram, lower_program
 from ..graph.adjoint import forward, reverse
 from ..graph.program import KernelProgram
@@ -236,6 +238,41 @@ class Family:
             found.batch = batched_as(kind, n, not self.by_data)
         return found
 
+    def column(self) -> Primitive:
+        """Return F of one sample, (arrays.., data) -> (rows, steps): theta is made of the arrays."""
+        found = self.prims.get("column")
+        if found is None:
+            name = f"{self.name}_column"
+            found = joint_primitive(name, self.run_column, self.pull_column, self.push_column, False)
+            found.batch, self.prims["column"] = "inside", found
+        return found
+
+    def run_column(self, *arrays, run):
+        theta, data = column_of(arrays[:-1]), arrays[-1]
+        plain = type(theta) is np.ndarray is type(data)
+        return (run("F", (0, 0), (theta, data)) if plain else self.F(run, theta, data))[:, :, 0]
+
+    def pull_column(self, g, out, need, *arrays, run):
+        theta, data, w = column_of(arrays[:-1]), arrays[-1], g[:, :, None]
+        terms, end = [None] * len(arrays), 0
+        if any(need[:-1]):
+            r = self.gradient("R", run, theta, data, (), (), w)
+            for k, x in enumerate(arrays[:-1]):
+                shape, start = layout_of(x).shape, end
+                end += math.prod(shape)
+                if need[k]:
+                    terms[k] = r[start:end].reshape(shape)
+        if need[-1]:
+            terms[-1] = self.gradient("D", run, theta, data, (), (), w)
+        return terms
+
+    def push_column(self, t, out, *arrays, run):
+        theta, data = column_of(arrays[:-1]), arrays[-1]
+        made = [np.zeros(layout_of(x).shape) if dx is None else dx for x, dx in zip(arrays, t, strict=True)]
+        ways = [((column_of(made[:-1]),), ())] if any([dx is not None for dx in t[:-1]]) else []
+        ways += [((), (t[-1],))] if t[-1] is not None else []
+        return sum_of_terms([self.F(run, theta, data, *way) for way in ways])[:, :, 0]
+
     def checked(self, need: tuple) -> tuple:
         """Return `need` (or the tangents); raise if a missing derivative is asked for."""
         if not self.by_data and need[1] is not None and need[1] is not False:
@@ -344,6 +381,14 @@ class ArgumentLayout:
         terms += [(replace_item(vs, i, t[2 + i]), ys) for i in range(len(vs)) if t[2 + i] is not None]
         k = 2 + len(vs)
         return terms + [(vs, replace_item(ys, i, t[k + i])) for i in range(len(ys)) if t[k + i] is not None]
+
+
+def column_of(arrays: tuple) -> Any:
+    """Return the numbers of arrays as a column (p, 1)."""
+    if all([type(x) is np.ndarray for x in arrays]):
+        return np.concatenate(arrays if all([x.ndim == 1 for x in arrays]) else [*map(np.ravel, arrays)])[:, None]
+    flat = shaping.concatenate(*[shaping.reshape(x, to=(-1,)) for x in arrays])
+    return shaping.reshape(flat, to=(layout_of(flat).size, 1))
 
 
 def replace_item(vs: tuple, i: int, v: Any) -> tuple:
