@@ -102,9 +102,10 @@ FROZEN.add(ArgumentLayout)
 
 
 def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
-    """Return whether there is one trajectory, the layouts of state and arguments, and the arrays.
+    """Return whether there is one trajectory, the layouts of state and arguments, their kernels, and the
+    arrays.
 
-    `known` holds the layouts by the shapes of the arrays."""
+    `known` holds the layouts by the shapes of the arrays; the kernels of each are found there too."""
     given = (y0, *args)
     shapes = tuple([x.shape if type(x) in ARRAYS and layout_of(x).dtype is FLOAT64 else None for x in given])
     found = known.get(shapes)
@@ -114,8 +115,8 @@ def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
     single = is_single(y0)
     state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
     if None not in shapes and state.count <= CACHED_STATES:
-        known[shapes] = single, state, layout
-    return single, state, layout, (*state.arrays((y0,)), *layout.arrays(args))
+        known[shapes] = single, state, layout, {}
+    return single, state, layout, {}, (*state.arrays((y0,)), *layout.arrays(args))
 
 
 def real_array(x: Any) -> Any:

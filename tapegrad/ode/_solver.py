@@ -12,6 +12,7 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import layout_of, primal_of
 from .._core.registry import FROZEN
+from .._core.scope import OPEN
 from .._core.trees import is_node
 from .._transforms.tape import value
 from ..kernels.trace.surroundings import origin
@@ -82,20 +83,21 @@ class Solver:
         progress: bool | str = False,
     ) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
-        single, state, layout, arrays = layouts_of(self.layouts, y0, args)
+        single, state, layout, known, arrays = layouts_of(self.layouts, y0, args)
         n = state.count
         if type(self.control.atol) is not float and self.control.atol.shape != (n,):
             raise ShapeError(
                 f"ode: atol has shape {plain_np.shape(self.control.atol)} for a state of shape ({n},)"
             )
         save_at = self.save_at if save_at is None and t_span is None else save_at
-        inside = [x for x in arrays if issubclass(type(x), Sym)]  # (isinstance asks a Variable for its class)
+        # (isinstance asks a Variable for its class)
+        inside = OPEN.tracer is not None and any([issubclass(type(x), Sym) for x in arrays])
         if inside and not single:
             raise ShapeError(
                 f"ode: in a kernel function y0 is that of one trajectory; it has shape "
                 f"{tuple(arrays[0].shape)}"
             )
-        problem = Trajectories(self, state, layout, len(args))
+        problem = Trajectories(self, state, layout, len(args), known)
         problem.before = self.compile_seconds
         if save_at is None or self.dense:
             if inside or doses is not None:
@@ -171,7 +173,7 @@ class Solver:
     ) -> Solution:
         """Return the result, of the last report of each trajectory."""
         _, accepted, rejected, status = last
-        status = plain_np.sign(0.0 - status)
+        status = 1.0 * (status < 0.0) - (status > 0.0)
         steps, stiff = accepted + rejected, problem.stiff
         if type(stiff) is not bool and len(layout_of(steps).shape) < len(layout_of(stiff).shape):
             stiff = stiff[0]  # of one trajectory

@@ -89,11 +89,15 @@ class Trajectories:
 
     before: float
 
-    def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int):
+    def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int, known: dict):
         self.solver, self.state, self.layout, self.count = solver, state, layout, count
+        self.known = known  # the kernels that these layouts have taken so far
         self.options: tuple | None = None
         self.moves = False  # do the times carry derivatives?
         self.stiff: Any = solver.method == IMPLICIT
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"known": {}}
 
     def spreads(self, options: tuple, single: bool) -> None:
         """Set client, store and progress bar."""
@@ -117,7 +121,7 @@ class Trajectories:
         batch = layout_of(theta).shape[1]
         if layout_of(data).ndim == 2:
             data = np.broadcast_to(data[:, :, None], (*layout_of(data).shape, batch))
-        of_part = Trajectories(self.solver, self.state, self.layout, self.count)
+        of_part = Trajectories(self.solver, self.state, self.layout, self.count, self.known)
         of_part.moves = self.moves
         part = PartOfTrajectories(of_part, purpose)
         (found,) = with_derivatives(part, functools.partial(in_parts, self.options))(theta, data)
@@ -162,8 +166,9 @@ class Trajectories:
 
     def kernel(self, purpose: str, method: str, large: bool) -> Any:
         """Return the kernel, or what runs on arrays in its place."""
-        kernels = self.solver.kernels
-        key = purpose, method, self.moves, self.state.key, self.layout.key
+        if (known := self.known.get((purpose, method, self.moves))) is not None:
+            return known
+        kernels, key = self.solver.kernels, (purpose, method, self.moves, self.state.key, self.layout.key)
         found = kernels.get(key)
         if found is None or not found[1].has_constants_of(self.layout):
             equation = self.equation(method, self.solver.method not in METHODS, large)
@@ -173,7 +178,7 @@ class Trajectories:
             if not large:
                 made = recursion(init, step, missing="step", invalid="nan")
             found = kernels[key] = made, self.layout
-        return found[0]
+        return self.known.setdefault(key[:3], found[0])
 
     def check_large(self, theta: Any) -> None:
         """Raise if a system of many states cannot be solved on these arrays."""

@@ -385,10 +385,11 @@ class ArgumentLayout:
 
 def column_of(arrays: tuple) -> Any:
     """Return the numbers of arrays as a column (p, 1)."""
-    if all([type(x) is np.ndarray for x in arrays]):
-        return np.concatenate(arrays if all([x.ndim == 1 for x in arrays]) else [*map(np.ravel, arrays)])[:, None]
-    flat = shaping.concatenate(*[shaping.reshape(x, to=(-1,)) for x in arrays])
-    return shaping.reshape(flat, to=(layout_of(flat).size, 1))
+    for x in arrays:
+        if type(x) is not np.ndarray or x.ndim != 1:
+            flat = shaping.concatenate(*[shaping.reshape(x, to=(-1,)) for x in arrays])
+            return shaping.reshape(flat, to=(layout_of(flat).size, 1))
+    return np.concatenate(arrays)[:, None]
 
 
 def replace_item(vs: tuple, i: int, v: Any) -> tuple:
