@@ -173,7 +173,7 @@ class Solver:
     ) -> Solution:
         """Return the result, of the last report of each trajectory."""
         _, accepted, rejected, status = last
-        status = 1.0 * (status < 0.0) - (status > 0.0)
+        status = plain_np.sign(0.0 - status)
         steps, stiff = accepted + rejected, problem.stiff
         if type(stiff) is not bool and len(layout_of(steps).shape) < len(layout_of(stiff).shape):
             stiff = stiff[0]  # of one trajectory
