@@ -83,6 +83,7 @@ class Family:
         self.programs: dict = {}
         self.launchers: dict = {}
         self.recordings: dict = {}
+        self.recorder: Any = None  # that of the last launch
         self.prims: dict = {}
         self.seconds = [0.0]  # spent on traces and compilation
 

@@ -27,31 +27,48 @@ class RecordedRun:
             self.recorder.take_back(recording)
 
     def __call__(self, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
-        if n == (0, 0) and kind == "R":
+        run = self.kernel._run_of
+        if kind == "R" and n == (0, 0):
             found = self.taken(arrays)
-            if found is not None:
-                result = self.launched(found[1].sweeper(), kind, arrays, numbers)
-                self.held.append(found)
-                return result
-        elif n == (0, 0) and kind == "F" and not numbers:
+            if found is None:
+                return run(self.family, kind, n, arrays, numbers)
+            sweeper = found[1].sweeper()
+            result = sweeper.repeated(arrays)
+            if result is None:
+                result = run(self.family, kind, n, arrays, numbers, sweeper)
+                sweeper.remember(arrays, result)
+            else:
+                self.kernel._looked_at(arrays, result)
+            self.held.append(found)
+            return result
+        if kind != "F" or n != (0, 0) or numbers:
+            return run(self.family, kind, n, arrays, numbers)
+        self.let_go()  # of a recorded program, which calls this again
+        result, recording = self.again(arrays)
+        if recording is None:
             recording = self.begun(*arrays)
-            if recording is not None:
-                result = self.launched(recording, kind, arrays, numbers)
-                if recording.fits():
-                    self.held = [(bits_of(arrays), recording)]
-                else:
-                    self.recorder.take_back(recording)
+            result = run(self.family, kind, n, arrays, numbers, recording)
+            if recording is None:
                 return result
-        return self.kernel._run_of(self.family, kind, n, arrays, numbers)
+            recording.remember(arrays, result)
+        if recording.fits():
+            self.held = [(bits_of(arrays), recording)]
+        else:
+            self.recorder.take_back(recording)
+        return result
 
-    def launched(self, recording: Any, kind: str, arrays: tuple, numbers: bool) -> Any:
-        """Return the result of a launch that stores steps or reads them."""
-        found = recording.repeated(arrays)
-        if found is not None:
-            return self.kernel._looked_at(arrays, found)
-        found = self.kernel._run_of(self.family, kind, (0, 0), arrays, numbers, recording)
-        recording.remember(arrays, found)
-        return found
+    def again(self, arrays: tuple) -> tuple:
+        """Return the result and the launcher, if the last launch that stored steps was like this one."""
+        self.recorder = recorder = self.family.recorder
+        recording = recorder and recorder.free_copy()
+        if recording is None:
+            return None, None
+        recording.needed = []
+        result = recording.repeated(arrays)
+        if result is None:
+            recorder.take_back(recording)
+            return None, None
+        return self.kernel._looked_at(arrays, result), recording
 
     def taken(self, arrays: tuple) -> tuple | None:
         """Return what has been stored for these arguments, for one thread at a time, or None."""
@@ -70,6 +87,6 @@ class RecordedRun:
         if type(theta) is not np.ndarray or type(data) is not np.ndarray or self.kernel._is_missing(data):
             return None
         signature = theta.shape[0], data.shape[0] if data.ndim > 1 else 0, False
-        self.let_go()  # of a recorded program, which calls this again
-        self.recorder = made = self.family.recording(signature, theta.dtype, data.ndim == 3)
+        made = self.family.recording(signature, theta.dtype, data.ndim == 3)
+        self.recorder = self.family.recorder = made
         return made and made.begun(data.shape[-1 if data.ndim < 3 else 1], theta.shape[1])

@@ -43,10 +43,7 @@ class StepRecorder(Launcher):
 
     def begun(self, steps: int, batch: int) -> "StepRecorder | None":
         """Return a copy with tapes for a launch, or None if there is not enough memory."""
-        try:
-            made = self.free.pop()
-        except IndexError:
-            made = None
+        made = self.free_copy()
         if made is None or made.extent != (steps, batch):
             width = self.width_for(batch)
             samples = -(-batch // width) * width
@@ -59,6 +56,13 @@ class StepRecorder(Launcher):
             made.extent = steps, batch
         made.needed = []
         return made
+
+    def free_copy(self) -> "StepRecorder | None":
+        """Return the copy that no call uses, if there is one."""
+        try:
+            return self.free.pop()
+        except IndexError:
+            return None
 
     def copy(self) -> "StepRecorder":
         """Return a copy with tapes of its own."""
@@ -80,7 +84,9 @@ class StepRecorder(Launcher):
 
     def fits(self) -> bool:
         """Return whether the tapes hold all steps of the launch."""
-        longest = max([max(needed.tolist()) for _, needed in self.needed], default=0)
+        longest = 0
+        for _, needed in self.needed:
+            longest = max(longest, *needed.tolist())
         if longest >= self.room:
             self.lengths[self.extent[1]], self.extent = longest, (0, 0)
         return longest < self.room
