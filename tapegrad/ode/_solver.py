@@ -114,19 +114,18 @@ class Solver:
             doses = doses and (doses[0], state.rows((doses[1],)) if is_node(y0) else doses[1])
             intervals = Intervals(save_at, t0, doses, n)
         if inside:
-            found = problem.inlined(arrays, intervals.data)
+            y, others = problem.inlined(arrays, intervals.data)
         else:
             problem.spreads((client, store, progress), single)
             theta = in_library_of_state(arrays) if single else kernel_rows(arrays, single)
-            found = problem.rows("saved", theta, intervals.data)
+            y, others = problem.rows("saved", theta, intervals.data)
         if intervals.saved is not None:
-            found = found[:, intervals.saved]
-        report = value(primal_of(found)[n : n + REPORTED])
+            y, others = y[:, intervals.saved], others[:, intervals.saved]
+        report = value(primal_of(others)[:REPORTED])
         if not inside:
             self._check(report, single)
-        events = self._records(found, state)
-        y = state.parts(found[:n])
-        return self._solution(y, intervals.times, events, report[:, -1].copy(), problem)
+        events = self._records(others, state)
+        return self._solution(state.parts(y), intervals.times, events, report[:, -1].copy(), problem)
 
     @property
     def compile_seconds(self) -> float:
@@ -148,8 +147,8 @@ class Solver:
         n, shape = problem.state.count, tuple(layout_of(theta).shape[1:])
         while True:
             data = np.broadcast_to(span.reshape((2, 1)), (2, self.room + 1))
-            found = problem.rows("each_step", theta, data)
-            report = value(found)[n : n + REPORTED]
+            states, others = problem.rows("each_step", theta, data)
+            report = value(others)[:REPORTED]
             done = (report[3, -1] != STEPS_DONE) | (report[1, -1] < self.room)
             if of_all_samples(done).all() or self.room >= self.control.most_steps:
                 break
@@ -157,10 +156,10 @@ class Solver:
         self._check(report, not shape)
         count = report[1, -1]
         there = xp_of(count).arange(self.room + 1).reshape(-1, *[1] * len(shape)) <= count
-        events = self._records(found, problem.state)
+        events = self._records(others, problem.state)
         most = int(of_all_samples(count).max()) + 1 if math.prod(shape) else 1
-        y = np.where(there, found[:n], np.nan)[:, :most]
-        t = np.where(there, found[n], np.nan)[:most]
+        y = np.where(there, states, np.nan)[:, :most]
+        t = np.where(there, others[0], np.nan)[:most]
         sol: Any = DenseSolution(problem, theta, plain_times(span), t, y) if self.dense else None
         if times is None:
             last = report[:, -1]
@@ -183,7 +182,7 @@ class Solver:
     def _records(self, rows: Any, state: ArgumentLayout) -> tuple:
         if not self.events:
             return ()
-        return event_records(rows[state.count + REPORTED :, -1], state, len(self.events), self.most_events)
+        return event_records(rows[REPORTED:, -1], state, len(self.events), self.most_events)
 
     def _check(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""

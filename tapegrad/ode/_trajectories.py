@@ -11,7 +11,7 @@ import numpy as plain_np
 from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
-from .._core.primitive import SAMPLED, layout_of, seen
+from .._core.primitive import SAMPLED, layout_of, primal_of, seen
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.variable import Variable
@@ -80,7 +80,7 @@ class PartOfTrajectories:
     def __call__(self, theta: Any, data: Any) -> tuple:
         found, stiff = self.trajectories.by_kernels(self.purpose, theta, data)
         row = np.broadcast_to(1.0 * stiff, (1, *layout_of(found).shape[1:]))
-        return (np.concatenate([found, row]),)
+        return (np.concatenate([*found, row]),)
 
 
 class Trajectories:
@@ -107,8 +107,8 @@ class Trajectories:
             raise ArgumentError("ode: client=, store= and progress= are for many trajectories, y0 (n, B)")
         self.options = options
 
-    def rows(self, purpose: str, theta: Any, data: Any) -> Any:
-        """Return the rows of a recursion of `Equation`.
+    def rows(self, purpose: str, theta: Any, data: Any) -> tuple:
+        """Return the rows of a recursion of `Equation`: the states, and the others.
 
         theta is (p, B), (p,), or the tuple of arrays of one trajectory."""
         data = in_library(xp_of(layout_of(theta[0] if type(theta) is tuple else theta)), data)
@@ -126,11 +126,12 @@ class Trajectories:
         part = PartOfTrajectories(of_part, purpose)
         (found,) = with_derivatives(part, functools.partial(in_parts, self.options))(theta, data)
         self.stiff = value(found[-1, -1]) > 0.0
-        return found[:-1]
+        return found[: self.state.count], found[self.state.count : -1]
 
     def shortened(self, theta: Any, data: Any) -> Any:
         """Return the states after shortened steps, each by the method of its trajectory."""
-        return self.by_kernels("between", theta, data, self.stiff)[0]
+        (found, _), _ = self.by_kernels("between", theta, data, self.stiff)
+        return found
 
     def by_kernels(self, purpose: str, theta: Any, data: Any, stiff: Any = None) -> tuple:
         """Return the rows, and which trajectories Rodas5P has solved.
@@ -141,28 +142,31 @@ class Trajectories:
             return self.path(purpose, method, theta, data), method == IMPLICIT
         found = self.path(purpose, EXPLICIT, theta, data)
         if stiff is None:
-            stiff = value(found[self.state.count + STATUS, -1]) == STIFF
+            stiff = value(primal_of(found[1])[STATUS, -1]) == STIFF
         return self.replaced(purpose, found, stiff, theta, data), stiff
 
-    def replaced(self, purpose: str, found: Any, stiff: Any, theta: Any, data: Any) -> Any:
+    def replaced(self, purpose: str, found: tuple, stiff: Any, theta: Any, data: Any) -> tuple:
         """Return the rows, those of stiff trajectories by Rodas5P."""
         known = seen(stiff)
         if self.state.count > MOST_STATES[IMPLICIT] if known is None else not known.any():
             return found
         theta = kernel_rows(theta, True) if type(theta) is tuple else theta
         gated = np.concatenate([theta, np.reshape(1.0 * stiff, (1, *layout_of(theta).shape[1:]))])
-        return np.where(stiff, self.path(purpose, IMPLICIT, gated, data), found)
+        others = self.path(purpose, IMPLICIT, gated, data)
+        return tuple([np.where(stiff, x, y) for x, y in zip(others, found, strict=True)])
 
-    def path(self, purpose: str, method: str, theta: Any, data: Any) -> Any:
+    def path(self, purpose: str, method: str, theta: Any, data: Any) -> tuple:
         """Return the rows by the kernel for states and arguments of these shapes, or by what runs on arrays
         in its place."""
-        large = self.state.count > MOST_STATES[method]
+        n = self.state.count
+        large = n > MOST_STATES[method]
         if type(theta) is tuple and not large:
-            return self.kernel(purpose, method, large).path_of_column(theta, data)
+            return self.kernel(purpose, method, large).path_of_column(theta, data, n)
         theta = kernel_rows(theta, True) if type(theta) is tuple else theta
         if large:  # before anything is kept
             self.check_large(theta)
-        return self.kernel(purpose, method, large).path(theta, data)
+        found = self.kernel(purpose, method, large).path(theta, data)
+        return found[:n], found[n:]
 
     def kernel(self, purpose: str, method: str, large: bool) -> Any:
         """Return the kernel, or what runs on arrays in its place."""
@@ -219,7 +223,7 @@ class Trajectories:
         made = Equation(slope, take, control, state.count, restored, events, most, gated, self.moves)
         return on_arrays(made, SparseStep if method == IMPLICIT else ExplicitStep) if large else made
 
-    def inlined(self, arrays: Any, limits: Any) -> Any:
+    def inlined(self, arrays: Any, limits: Any) -> tuple:
         """Return the rows at saved times as a part of the kernel that is being traced."""
         method = self.solver.method if self.solver.method in METHODS else EXPLICIT
         init, step = self.equation(method, False).saved()
@@ -230,7 +234,8 @@ class Trajectories:
         for interval in limits.T:
             carry, row = step(carry, theta, interval)
             rows.append(row)
-        return np.stack(rows, 1)
+        found = np.stack(rows, 1)
+        return found[: self.state.count], found[self.state.count :]
 
 
 class DenseSolution:

@@ -240,21 +240,24 @@ class Family:
         return found
 
     def column(self) -> Primitive:
-        """Return F of one sample, (arrays.., data) -> (rows, steps): theta is made of the arrays."""
+        """Return F of one sample as (arrays.., data) -> (the first rows, the others), of (rows, steps) each.
+
+        theta is made of the arrays; `first` is the number of the first rows."""
         found = self.prims.get("column")
         if found is None:
             name = f"{self.name}_column"
-            found = joint_primitive(name, self.run_column, self.pull_column, self.push_column, False)
+            found = joint_primitive(name, self.run_column, self.pull_column, self.push_column, multi=2)
             found.batch, self.prims["column"] = "inside", found
         return found
 
-    def run_column(self, *arrays, run):
+    def run_column(self, *arrays, run, first):
         theta, data = column_of(arrays[:-1]), arrays[-1]
         plain = type(theta) is np.ndarray is type(data)
-        return (run("F", (0, 0), (theta, data)) if plain else self.F(run, theta, data))[:, :, 0]
+        found = run("F", (0, 0), (theta, data)) if plain else self.F(run, theta, data)
+        return found[:first, :, 0], found[first:, :, 0]
 
-    def pull_column(self, g, out, need, *arrays, run):
-        theta, data, w = column_of(arrays[:-1]), arrays[-1], g[:, :, None]
+    def pull_column(self, g, out, need, *arrays, run, first):
+        theta, data, w = column_of(arrays[:-1]), arrays[-1], column_rows(g, out)
         terms, end = [None] * len(arrays), 0
         if any(need[:-1]):
             r = self.gradient("R", run, theta, data, (), (), w)
@@ -267,12 +270,13 @@ class Family:
             terms[-1] = self.gradient("D", run, theta, data, (), (), w)
         return terms
 
-    def push_column(self, t, out, *arrays, run):
+    def push_column(self, t, out, *arrays, run, first):
         theta, data = column_of(arrays[:-1]), arrays[-1]
         made = [np.zeros(layout_of(x).shape) if dx is None else dx for x, dx in zip(arrays, t, strict=True)]
         ways = [((column_of(made[:-1]),), ())] if any([dx is not None for dx in t[:-1]]) else []
         ways += [((), (t[-1],))] if t[-1] is not None else []
-        return sum_of_terms([self.F(run, theta, data, *way) for way in ways])[:, :, 0]
+        found = sum_of_terms([self.F(run, theta, data, *way) for way in ways])
+        return found[:first, :, 0], found[first:, :, 0]
 
     def checked(self, need: tuple) -> tuple:
         """Return `need` (or the tangents); raise if a missing derivative is asked for."""
@@ -391,6 +395,18 @@ def column_of(arrays: tuple) -> Any:
             flat = shaping.concatenate(*[shaping.reshape(x, to=(-1,)) for x in arrays])
             return shaping.reshape(flat, to=(layout_of(flat).size, 1))
     return np.concatenate(arrays)[:, None]
+
+
+def column_rows(parts: Any, like: tuple) -> Any:
+    """Return rows (k, steps, 1) of the first ones and the others; None stands for zeros."""
+    if parts[1] is None and type(parts[0]) is np.ndarray:
+        first, steps = parts[0].shape
+        found = np.zeros((first + len(like[1]), steps, 1))
+        found[:first, :, 0] = parts[0]
+        return found
+    xp = xp_of(layout_of(like[0]))
+    both = [xp.zeros(layout_of(x).shape) if g is None else g for g, x in zip(parts, like, strict=True)]
+    return shaping.concatenate(*both)[:, :, None]
 
 
 def replace_item(vs: tuple, i: int, v: Any) -> tuple:

@@ -122,13 +122,15 @@ class Recursion(GeneratedKernel):
         rows = self._families["path"].F(run, theta, data)
         return rows[:, :, 0] if single else rows
 
-    def path_of_column(self, arrays: tuple, data: Any) -> Any:
-        """Compute `path` of one sample, (k, N), as one operation: theta (p,) is made of arrays of float64."""
+    def path_of_column(self, arrays: tuple, data: Any, first: int) -> tuple:
+        """Compute `path` of one sample as one operation: its first rows, and the others.
+
+        theta (p,) is made of arrays of float64."""
         traced = self._now()
         family, run = traced.families["path"], traced.runs["path"]
         if any([isinstance(x, Variable) and isinstance(live(x)._trace, Tape) for x in arrays]):
             run = RecordedRun(self, family)
-        return bind(family.column(), (*arrays, data), {"run": run})
+        return bind(family.column(), (*arrays, data), {"run": run, "first": first})
 
     def scores(self, theta: Any, data: Any) -> Any:
         """Compute the gradient of each term, (T, p, B), or (T, p) for theta (p,).
