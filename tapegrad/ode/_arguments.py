@@ -18,7 +18,6 @@ from ..ops.shaping import concatenate
 
 FLOAT64 = plain_np.dtype(float)
 CACHED_STATES = 128  # of which the layout is kept: a recording that is refused has changed nothing
-ARRAYS = HANDLES | {plain_np.ndarray}
 
 
 class ArgumentLayout:
@@ -107,7 +106,8 @@ def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
 
     `known` holds the layouts by the shapes of the arrays; the kernels of each are found there too."""
     given = (y0, *args)
-    shapes = tuple([x.shape if type(x) in ARRAYS and layout_of(x).dtype is FLOAT64 else None for x in given])
+    below = [layout_of(x) if type(x) in HANDLES else x for x in given]
+    shapes = tuple([x.shape if type(x) is plain_np.ndarray and x.dtype is FLOAT64 else None for x in below])
     found = known.get(shapes)
     if found is not None:
         return (*found, given)

@@ -98,7 +98,6 @@ class Solver:
                 f"{tuple(arrays[0].shape)}"
             )
         problem = Trajectories(self, state, layout, len(args), known)
-        problem.before = self.compile_seconds
         if save_at is None or self.dense:
             if inside or doses is not None:
                 raise ArgumentError(
@@ -176,7 +175,7 @@ class Solver:
         steps, stiff = accepted + rejected, problem.stiff
         if type(stiff) is not bool and len(layout_of(steps).shape) < len(layout_of(stiff).shape):
             stiff = stiff[0]  # of one trajectory
-        stats = SolverStats(accepted, rejected, steps * stiff, self.compile_seconds - problem.before)
+        stats = SolverStats(accepted, rejected, steps * stiff, problem.seconds() - problem.before)
         return Solution(y, t, events, status, stats, sol)
 
     def _records(self, rows: Any, state: ArgumentLayout) -> tuple:

@@ -79,7 +79,7 @@ class PartOfTrajectories:
 
     def __call__(self, theta: Any, data: Any) -> tuple:
         found, stiff = self.trajectories.by_kernels(self.purpose, theta, data)
-        row = np.broadcast_to(1.0 * stiff, (1, *layout_of(found).shape[1:]))
+        row = np.broadcast_to(1.0 * stiff, (1, *layout_of(found[0]).shape[1:]))
         return (np.concatenate([*found, row]),)
 
 
@@ -87,14 +87,17 @@ class Trajectories:
     """The trajectories of one call. `stiff` tells which of them Rodas5P has solved; `before` is the time that
     had been spent on compilation."""
 
-    before: float
-
     def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int, known: dict):
         self.solver, self.state, self.layout, self.count = solver, state, layout, count
         self.known = known  # the kernels that these layouts have taken so far
         self.options: tuple | None = None
         self.moves = False  # do the times carry derivatives?
         self.stiff: Any = solver.method == IMPLICIT
+        self.before = self.seconds()
+
+    def seconds(self) -> float:
+        """Return the time that has been spent on the compilation of the kernels for these layouts."""
+        return sum([kernel.compile_seconds for kernel in list(self.known.values())])
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"known": {}}
@@ -111,7 +114,8 @@ class Trajectories:
         """Return the rows of a recursion of `Equation`: the states, and the others.
 
         theta is (p, B), (p,), or the tuple of arrays of one trajectory."""
-        data = in_library(xp_of(layout_of(theta[0] if type(theta) is tuple else theta)), data)
+        if not (type(theta) is tuple and type(theta[0]) is plain_np.ndarray):
+            data = in_library(xp_of(layout_of(theta[0] if type(theta) is tuple else theta)), data)
         self.moves = isinstance(data, Variable)
         if self.options is None:
             found, self.stiff = self.by_kernels(purpose, theta, data)
@@ -182,6 +186,7 @@ class Trajectories:
             if not large:
                 made = recursion(init, step, missing="step", invalid="nan")
             found = kernels[key] = made, self.layout
+        self.before += found[0].compile_seconds
         return self.known.setdefault(key[:3], found[0])
 
     def check_large(self, theta: Any) -> None:

@@ -18,6 +18,7 @@ directions in one launch. `FR` is F, and R that reads the steps
 of F, in two launches. `VGD` adds D for W = 1, for data of each sample; D leaves out the first
 `observed` rows. Each program is derived and compiled when it is first needed."""
 
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -260,7 +261,9 @@ class Family:
         theta, data, w = column_of(arrays[:-1]), arrays[-1], column_rows(g, out)
         terms, end = [None] * len(arrays), 0
         if any(need[:-1]):
-            r = self.gradient("R", run, theta, data, (), (), w)
+            plain = type(theta) is np.ndarray is type(data) is type(w)
+            gradient = run if plain else functools.partial(self.apply, run=run)
+            r = gradient("R", (0, 0), (theta, data, w))
             for k, x in enumerate(arrays[:-1]):
                 shape, start = layout_of(x).shape, end
                 end += math.prod(shape)

@@ -98,15 +98,16 @@ class StepRecorder(Launcher):
 
     def repeated(self, arrays: tuple) -> Any:
         """Return the result of the last launch for other arrays; None if they differ in more than numbers."""
-        last, (theta, data, *others) = self.last, arrays
-        if last is None or not fits_launch(last, theta, data):
+        last = self.last
+        if last is None or not fits_launch(last, arrays[0], arrays[1]):
             return None
         cotangents, result, run = last.kept[:3]
-        for x in others:
-            if x.dtype is not last.dtype or x.shape != cotangents:
+        for x in arrays[2:]:
+            if type(x) is not np.ndarray or x.dtype is not last.dtype or x.shape != cotangents:
                 return None
-        if not all([x.flags.c_contiguous for x in arrays]):
-            return None
+        for x in arrays:
+            if not x.flags.c_contiguous:
+                return None
         run[1].fill(0)
         out = np.empty(result, last.value)
         if not last.run(*map(id, arrays), id(out), last.table):
