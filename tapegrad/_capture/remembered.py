@@ -183,9 +183,7 @@ def in_filled(places: list) -> list:
 
 
 def in_slots(places: list) -> list:
-    return [
-        slot.__get__(x) if is_set(slot, x) else EMPTY for x, slots in places for slot in slots.values()
-    ]
+    return [slot.__get__(x) if is_set(slot, x) else EMPTY for x, slots in places for slot in slots.values()]
 
 
 def in_classes(places: list) -> list:

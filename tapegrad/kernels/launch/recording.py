@@ -129,9 +129,7 @@ class StepRecorder(Launcher):
             table = launch_table(self, width, batch, steps, places, data.size)
             kept = others and others[0].shape, found.shape, self.needed[0], table
             run, at = by_objects(1 + len(others), 8 * theta.itemsize), data_pointer(table)
-            self.last = LastLaunch(
-                theta.shape, data.shape, theta.dtype, batch, found.dtype, run, at, kept
-            )
+            self.last = LastLaunch(theta.shape, data.shape, theta.dtype, batch, found.dtype, run, at, kept)
 
     def workspace(self, local: dict, width: int, steps: int, first: int) -> tuple:
         """Return the addresses of caps, needed and the tape of the block with the first sample."""
