@@ -20,8 +20,8 @@ from ..kernels.trace.symbolic import Sym
 from ._arguments import (
     ArgumentLayout,
     Intervals,
-    in_library_of_state,
     check_order,
+    in_library_of_state,
     kernel_rows,
     layouts_of,
     plain_times,
@@ -143,7 +143,7 @@ class Solver:
             t_span = (times[0] if t0 is None else t0, times[-1])
         span = np.stack([np.reshape(real_array(x), ()) for x in t_span])
         check_order(plain_times(span)[:1], plain_times(span)[1:])
-        n, shape = problem.state.count, tuple(layout_of(theta).shape[1:])
+        shape = tuple(layout_of(theta).shape[1:])
         while True:
             data = np.broadcast_to(span.reshape((2, 1)), (2, self.room + 1))
             states, others = problem.rows("each_step", theta, data)

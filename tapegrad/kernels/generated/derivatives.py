@@ -253,9 +253,10 @@ class Family:
 
     def run_column(self, *arrays, run, first):
         theta, data = column_of(arrays[:-1]), arrays[-1]
-        plain = type(theta) is np.ndarray is type(data)
-        found = run("F", (0, 0), (theta, data)) if plain else self.F(run, theta, data)
-        return found[:first, :, 0], found[first:, :, 0]
+        if type(theta) is np.ndarray is type(data):
+            found = run("F", (0, 0), (theta, data))
+            return found[:first, :, 0], found[first:, :, 0]
+        return in_two(self.F(run, theta, data), first)
 
     def pull_column(self, g, out, need, *arrays, run, first):
         theta, data, w = column_of(arrays[:-1]), arrays[-1], column_rows(g, out)
@@ -278,8 +279,7 @@ class Family:
         made = [np.zeros(layout_of(x).shape) if dx is None else dx for x, dx in zip(arrays, t, strict=True)]
         ways = [((column_of(made[:-1]),), ())] if any([dx is not None for dx in t[:-1]]) else []
         ways += [((), (t[-1],))] if t[-1] is not None else []
-        found = sum_of_terms([self.F(run, theta, data, *way) for way in ways])
-        return found[:first, :, 0], found[first:, :, 0]
+        return in_two(sum_of_terms([self.F(run, theta, data, *way) for way in ways]), first)
 
     def checked(self, need: tuple) -> tuple:
         """Return `need` (or the tangents); raise if a missing derivative is asked for."""
@@ -398,6 +398,13 @@ def column_of(arrays: tuple) -> Any:
             flat = shaping.concatenate(*[shaping.reshape(x, to=(-1,)) for x in arrays])
             return shaping.reshape(flat, to=(layout_of(flat).size, 1))
     return np.concatenate(arrays)[:, None]
+
+
+def in_two(rows: Any, first: int) -> tuple:
+    """Return the first of rows (k, steps, 1), and the others, without the last axis."""
+    k, steps, _ = layout_of(rows).shape
+    flat = shaping.reshape(rows, to=(k, steps))
+    return tuple([shaping.slice_of(flat, axis=0, start=a, stop=b) for a, b in ((0, first), (first, k))])
 
 
 def column_rows(parts: Any, like: tuple) -> Any:
