@@ -127,7 +127,8 @@ class Recursion(GeneratedKernel):
 
         theta (p,) is made of arrays of float64."""
         traced = self._now()
-        family, run = traced.families["path"], traced.runs["path"]
+        family = traced.families["path"]
+        run: Any = traced.runs["path"]
         if any([isinstance(x, Variable) and isinstance(live(x)._trace, Tape) for x in arrays]):
             run = RecordedRun(self, family)
         return bind(family.column(), (*arrays, data), {"run": run, "first": first})
