@@ -100,7 +100,7 @@ class Trajectories:
         return sum([kernel.compile_seconds for kernel in list(self.known.values())])
 
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"known": {}}
+        return self.__dict__ | {"known": {}, "before": 0.0}
 
     def spreads(self, options: tuple, single: bool) -> None:
         """Set client, store and progress bar."""
