@@ -174,63 +174,69 @@ def drop_unheld(parts: list) -> None:
         parts += held
 
 
+def in_spaces(places: list) -> list:
+    return [space.get(name, EMPTY) for space, names in places for name in names]
+
+
+def in_filled(places: list) -> list:
+    return [v for x in places for read in (kind_of(x).parts, kind_of(x).settings) for v in read(x)]
+
+
+def in_slots(places: list) -> list:
+    return [slot.__get__(x) if is_set(slot, x) else EMPTY for x, slots in places for slot in slots.values()]
+
+
+def in_classes(places: list) -> list:
+    return [v for c, space in places for found in (bases_of(c), space, space.values()) for v in found]
+
+
+# of each kind of places: what is held there, in a fixed order, by one or more functions; and how many
+HELD_IN: dict = {
+    "cells": (lambda cells: [c.cell_contents for c in cells],),  # (an empty cell raises ValueError)
+    "names": (in_spaces,),
+    "dicts": (lambda dicts: [v for d in dicts for found in (KEYS(d), VALUES(d)) for v in found],),
+    "lists": (lambda lists: [v for x in lists for v in MEMBERS(x)],),
+    "filled": (in_filled,),
+    "unread": (functools.partial(map, type),),
+    "objects": (functools.partial(map, type), functools.partial(map, dict_of)),
+    "slots": (in_slots,),
+    "classes": (lambda places: [type(c) for c, _ in places], in_classes),
+    "functions": tuple([functools.partial(map, getter) for getter in OF_FUNCTIONS]),
+}
+LENGTHS_OF: dict = {
+    "dicts": LENGTH,
+    "lists": list.__len__,
+    "filled": len,
+    "classes": lambda place: (len(bases_of(place[0])), len(place[1])),
+    "functions": lambda f: len(f.__dict__),
+}
+
+
 class Places:
     """Where the real objects, or their shadows, hold what they hold; and what that was."""
 
-    __slots__ = (
-        *("cells", "names", "dicts", "lists", "filled", "numbers", "objects", "unread", "slots"),
-        *("classes", "functions", "spaces", "held", "lengths"),
-    )
+    __slots__ = ("numbers", "objects", "unread", "slots", "functions", "reads", "counts", "held", "lengths")
 
     def __init__(self, changes: list, side: int):
-        found: dict = {name: [] for name in Places.__slots__}
+        found: dict = {name: [] for name in (*HELD_IN, "numbers")}
         for change in changes:
             for name, place in change[0].places(change, side):
                 found[name].append(place)
-        self.cells, self.names, self.dicts = found["cells"], found["names"], found["dicts"]
-        self.lists, self.filled, self.numbers = found["lists"], found["filled"], found["numbers"]
-        self.objects, self.unread, self.slots = found["objects"], found["unread"], found["slots"]
-        self.classes, self.functions = found["classes"], found["functions"]
-        self.spaces = [space_of(c) for c in self.classes]
+        found["classes"] = [(c, space_of(c)) for c in found["classes"]]
+        self.numbers, self.objects, self.unread = found["numbers"], found["objects"], found["unread"]
+        self.slots, self.functions = found["slots"], found["functions"]
+        self.reads = [(read, found[name]) for name, reads in HELD_IN.items() if found[name] for read in reads]
+        self.counts = [(count, found[name]) for name, count in LENGTHS_OF.items() if found[name]]
         self.held, self.lengths = self.held_now(), self.lengths_now()
 
     def held_now(self) -> list:
-        """(An empty cell raises ValueError.)"""
-        found = [c.cell_contents for c in self.cells]
-        for space, names in self.names:
-            found += [space.get(name, EMPTY) for name in names]
-        for d in self.dicts:
-            found += KEYS(d)
-            found += VALUES(d)
-        for x in self.lists:
-            found += MEMBERS(x)
-        for x in self.filled:
-            kind = kind_of(x)
-            found += kind.parts(x)
-            found += kind.settings(x)
-        found += map(type, self.unread)
-        found += map(type, self.objects)
-        found += map(dict_of, self.objects)
-        for x, slots in self.slots:
-            found += [slot.__get__(x) if is_set(slot, x) else EMPTY for slot in slots.values()]
-        found += map(type, self.classes)
-        for c, space in zip(self.classes, self.spaces, strict=True):
-            found += bases_of(c)
-            found += space
-            found += space.values()
-        for getter in OF_FUNCTIONS:
-            found += map(getter, self.functions)
+        found: list = []
+        for read, places in self.reads:
+            found += read(places)
         return found
 
     def lengths_now(self) -> list:
-        return [
-            *map(LENGTH, self.dicts),
-            *map(list.__len__, self.lists),
-            *map(len, self.filled),
-            *map(len, self.spaces),
-            *map(len, map(OF_FUNCTIONS[-1], self.functions)),
-            *map(len, map(bases_of, self.classes)),
-        ]
+        return [count(x) for count, places in self.counts for x in places]
 
     def is_same(self) -> bool:
         for x in self.numbers:

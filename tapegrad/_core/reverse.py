@@ -517,6 +517,8 @@ def has_nan(g: Any) -> bool:
     """Does a cotangent hold a nan? (False on a device, which would have to synchronise.)"""
     g, _ = known(g)
     if type(g) is ndarray:
+        if g.ndim == 1 and g.size < 8:  # so few that a reduction costs more
+            return any([x != x for x in g.tolist()])
         s: Any = np.minimum.reduce(g, axis=None) if g.size else 0.0  # (a sum of squares might overflow)
         found: bool = s != s
         return found

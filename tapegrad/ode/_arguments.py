@@ -1,6 +1,7 @@
 """Arguments of a solver: states, parameters and times as the arrays of a kernel."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as plain_np
@@ -17,7 +18,6 @@ from ..ops.shaping import concatenate
 
 FLOAT64 = plain_np.dtype(float)
 CACHED_STATES = 128  # of which the layout is kept: a recording that is refused has changed nothing
-ARRAYS = HANDLES | {plain_np.ndarray}
 
 
 class ArgumentLayout:
@@ -101,11 +101,13 @@ FROZEN.add(ArgumentLayout)
 
 
 def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
-    """Return whether there is one trajectory, the layouts of state and arguments, and the arrays.
+    """Return whether there is one trajectory, the layouts of state and arguments, their kernels, and the
+    arrays.
 
-    `known` holds the layouts by the shapes of the arrays."""
+    `known` holds the layouts by the shapes of the arrays; the kernels of each are found there too."""
     given = (y0, *args)
-    shapes = tuple([x.shape if type(x) in ARRAYS and layout_of(x).dtype is FLOAT64 else None for x in given])
+    below = [layout_of(x) if type(x) in HANDLES else x for x in given]
+    shapes = tuple([x.shape if type(x) is plain_np.ndarray and x.dtype is FLOAT64 else None for x in below])
     found = known.get(shapes)
     if found is not None:
         return (*found, given)
@@ -113,8 +115,8 @@ def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
     single = is_single(y0)
     state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
     if None not in shapes and state.count <= CACHED_STATES:
-        known[shapes] = single, state, layout
-    return single, state, layout, (*state.arrays((y0,)), *layout.arrays(args))
+        known[shapes] = single, state, layout, {}
+    return single, state, layout, {}, (*state.arrays((y0,)), *layout.arrays(args))
 
 
 def real_array(x: Any) -> Any:
@@ -151,13 +153,18 @@ def is_single(y0: Any) -> bool:
     return depth < 2
 
 
-def kernel_rows(arrays: list, single: bool) -> Any:
+def kernel_rows(arrays: Sequence, single: bool) -> Any:
     """Return the arrays of a call as rows, (numbers,) or (numbers, B)."""
-    xp = xp_of(layout_of(arrays[0]))
-    arrays = [in_library(xp, x) for x in arrays]
+    arrays = in_library_of_state(arrays)
     if not single:
         return stacked_samples(arrays)
     return concatenate(*[x if len(x.shape) == 1 else np.reshape(x, (-1,)) for x in arrays])
+
+
+def in_library_of_state(arrays: Sequence) -> tuple:
+    """Return the arrays of a call, all of the library of the state."""
+    xp = xp_of(layout_of(arrays[0]))
+    return tuple(arrays) if xp is plain_np else tuple([in_library(xp, x) for x in arrays])
 
 
 def in_library(xp: Any, x: Any) -> Any:
@@ -165,7 +172,7 @@ def in_library(xp: Any, x: Any) -> Any:
     return xp.asarray(x) if xp is not plain_np and isinstance(x, (plain_np.ndarray, plain_np.generic)) else x
 
 
-def stacked_samples(arrays: list) -> Any:
+def stacked_samples(arrays: Sequence) -> Any:
     """Return rows (numbers, B) of arrays whose last axis is that of the samples; numbers are shared."""
     shapes = [tuple(layout_of(x).shape) or (1,) for x in arrays]
     counts = [s[-1] for s in shapes]

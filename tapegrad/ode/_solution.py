@@ -36,7 +36,7 @@ class SolverStats(NamedTuple):
     compile_seconds: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(repr=False, eq=False)
 class Solution:
     """Trajectories at the saved times, made by a `solver`.
 

@@ -12,15 +12,16 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import layout_of, primal_of
 from .._core.registry import FROZEN
+from .._core.scope import OPEN
 from .._core.trees import is_node
 from .._transforms.tape import value
 from ..kernels.trace.surroundings import origin
 from ..kernels.trace.symbolic import Sym
-from ..ops.shaping import reshape
 from ._arguments import (
     ArgumentLayout,
     Intervals,
     check_order,
+    in_library_of_state,
     kernel_rows,
     layouts_of,
     plain_times,
@@ -82,21 +83,21 @@ class Solver:
         progress: bool | str = False,
     ) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
-        single, state, layout, arrays = layouts_of(self.layouts, y0, args)
+        single, state, layout, known, arrays = layouts_of(self.layouts, y0, args)
         n = state.count
         if type(self.control.atol) is not float and self.control.atol.shape != (n,):
             raise ShapeError(
                 f"ode: atol has shape {plain_np.shape(self.control.atol)} for a state of shape ({n},)"
             )
         save_at = self.save_at if save_at is None and t_span is None else save_at
-        inside = [x for x in arrays if issubclass(type(x), Sym)]  # (isinstance asks a Variable for its class)
+        # (isinstance asks a Variable for its class)
+        inside = OPEN.tracer is not None and any([issubclass(type(x), Sym) for x in arrays])
         if inside and not single:
             raise ShapeError(
                 f"ode: in a kernel function y0 is that of one trajectory; it has shape "
                 f"{tuple(arrays[0].shape)}"
             )
-        problem = Trajectories(self, state, layout, len(args))
-        problem.before = self.compile_seconds
+        problem = Trajectories(self, state, layout, len(args), known)
         if save_at is None or self.dense:
             if inside or doses is not None:
                 raise ArgumentError(
@@ -112,22 +113,18 @@ class Solver:
             doses = doses and (doses[0], state.rows((doses[1],)) if is_node(y0) else doses[1])
             intervals = Intervals(save_at, t0, doses, n)
         if inside:
-            found = problem.inlined(arrays, intervals.data)
+            y, others = problem.inlined(arrays, intervals.data)
         else:
             problem.spreads((client, store, progress), single)
-            theta = kernel_rows(arrays, single)
-            if single:
-                theta = reshape(theta, to=(layout_of(theta).size, 1))
-            found = problem.rows("saved", theta, intervals.data)
+            theta = in_library_of_state(arrays) if single else kernel_rows(arrays, single)
+            y, others = problem.rows("saved", theta, intervals.data)
         if intervals.saved is not None:
-            found = found[:, intervals.saved]
-        each: Any = 0 if single else slice(None)  # the trajectories
-        report = value(primal_of(found)[n : n + REPORTED, :, each])
+            y, others = y[:, intervals.saved], others[:, intervals.saved]
+        report = value(primal_of(others)[:REPORTED])
         if not inside:
             self._check(report, single)
-        events = self._records(found[:, :, each] if self.events else found, state)
-        y = state.parts(found[:n, :, each])
-        return self._solution(y, intervals.times, events, report[:, -1].copy(), problem)
+        events = self._records(others, state)
+        return self._solution(state.parts(y), intervals.times, events, report[:, -1].copy(), problem)
 
     @property
     def compile_seconds(self) -> float:
@@ -146,11 +143,11 @@ class Solver:
             t_span = (times[0] if t0 is None else t0, times[-1])
         span = np.stack([np.reshape(real_array(x), ()) for x in t_span])
         check_order(plain_times(span)[:1], plain_times(span)[1:])
-        n, shape = problem.state.count, tuple(layout_of(theta).shape[1:])
+        shape = tuple(layout_of(theta).shape[1:])
         while True:
             data = np.broadcast_to(span.reshape((2, 1)), (2, self.room + 1))
-            found = problem.rows("each_step", theta, data)
-            report = value(found)[n : n + REPORTED]
+            states, others = problem.rows("each_step", theta, data)
+            report = value(others)[:REPORTED]
             done = (report[3, -1] != STEPS_DONE) | (report[1, -1] < self.room)
             if of_all_samples(done).all() or self.room >= self.control.most_steps:
                 break
@@ -158,10 +155,10 @@ class Solver:
         self._check(report, not shape)
         count = report[1, -1]
         there = xp_of(count).arange(self.room + 1).reshape(-1, *[1] * len(shape)) <= count
-        events = self._records(found, problem.state)
+        events = self._records(others, problem.state)
         most = int(of_all_samples(count).max()) + 1 if math.prod(shape) else 1
-        y = np.where(there, found[:n], np.nan)[:, :most]
-        t = np.where(there, found[n], np.nan)[:most]
+        y = np.where(there, states, np.nan)[:, :most]
+        t = np.where(there, others[0], np.nan)[:most]
         sol: Any = DenseSolution(problem, theta, plain_times(span), t, y) if self.dense else None
         if times is None:
             last = report[:, -1]
@@ -178,13 +175,13 @@ class Solver:
         steps, stiff = accepted + rejected, problem.stiff
         if type(stiff) is not bool and len(layout_of(steps).shape) < len(layout_of(stiff).shape):
             stiff = stiff[0]  # of one trajectory
-        stats = SolverStats(accepted, rejected, steps * stiff, self.compile_seconds - problem.before)
+        stats = SolverStats(accepted, rejected, steps * stiff, problem.seconds() - problem.before)
         return Solution(y, t, events, status, stats, sol)
 
     def _records(self, rows: Any, state: ArgumentLayout) -> tuple:
         if not self.events:
             return ()
-        return event_records(rows[state.count + REPORTED :, -1], state, len(self.events), self.most_events)
+        return event_records(rows[REPORTED:, -1], state, len(self.events), self.most_events)
 
     def _check(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""

@@ -155,7 +155,7 @@ class StochasticSolver:
         t0: Any = None,
     ) -> Solution:
         """Solve dy = drift(t, y, *args) dt + diffusion(t, y, *args) dW from y0; see `stochastic_solver`."""
-        single, state, layout, arrays = layouts_of(self.layouts, y0, args)
+        single, state, layout, _, arrays = layouts_of(self.layouts, y0, args)
         theta = kernel_rows(arrays, single)
         grid = StepGrid(self.save_at if save_at is None else save_at, t0, self.size)
         if samples is not None:

@@ -11,7 +11,7 @@ import numpy as plain_np
 from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
-from .._core.primitive import SAMPLED, layout_of, seen
+from .._core.primitive import SAMPLED, layout_of, primal_of, seen
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.variable import Variable
@@ -19,7 +19,7 @@ from .._transforms.batching.watched_traces import values_and_tangents
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
-from ._arguments import ArgumentLayout, in_library, plain_times, real_array
+from ._arguments import ArgumentLayout, in_library, kernel_rows, plain_times, real_array
 from ._functions import fills_first, traced_array, traced_states
 from ._large import ArrayFunction, ArrayRecursion, ExplicitStep, SparseStep, on_arrays, with_derivatives
 from ._rosenbrock import rosenbrock_step
@@ -79,21 +79,28 @@ class PartOfTrajectories:
 
     def __call__(self, theta: Any, data: Any) -> tuple:
         found, stiff = self.trajectories.by_kernels(self.purpose, theta, data)
-        row = np.broadcast_to(1.0 * stiff, (1, *layout_of(found).shape[1:]))
-        return (np.concatenate([found, row]),)
+        row = np.broadcast_to(1.0 * stiff, (1, *layout_of(found[0]).shape[1:]))
+        return (np.concatenate([*found, row]),)
 
 
 class Trajectories:
     """The trajectories of one call. `stiff` tells which of them Rodas5P has solved; `before` is the time that
     had been spent on compilation."""
 
-    before: float
-
-    def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int):
+    def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int, known: dict):
         self.solver, self.state, self.layout, self.count = solver, state, layout, count
+        self.known = known  # the kernels that these layouts have taken so far
         self.options: tuple | None = None
         self.moves = False  # do the times carry derivatives?
         self.stiff: Any = solver.method == IMPLICIT
+        self.before = self.seconds()
+
+    def seconds(self) -> float:
+        """Return the time that has been spent on the compilation of the kernels for these layouts."""
+        return sum([kernel.compile_seconds for kernel in list(self.known.values())])
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"known": {}, "before": 0.0}
 
     def spreads(self, options: tuple, single: bool) -> None:
         """Set client, store and progress bar."""
@@ -103,9 +110,12 @@ class Trajectories:
             raise ArgumentError("ode: client=, store= and progress= are for many trajectories, y0 (n, B)")
         self.options = options
 
-    def rows(self, purpose: str, theta: Any, data: Any) -> Any:
-        """Return the rows of a recursion of `Equation`."""
-        data = in_library(xp_of(layout_of(theta)), data)
+    def rows(self, purpose: str, theta: Any, data: Any) -> tuple:
+        """Return the rows of a recursion of `Equation`: the states, and the others.
+
+        theta is (p, B), (p,), or the tuple of arrays of one trajectory."""
+        if not (type(theta) is tuple and type(theta[0]) is plain_np.ndarray):
+            data = in_library(xp_of(layout_of(theta[0] if type(theta) is tuple else theta)), data)
         self.moves = isinstance(data, Variable)
         if self.options is None:
             found, self.stiff = self.by_kernels(purpose, theta, data)
@@ -115,16 +125,17 @@ class Trajectories:
         batch = layout_of(theta).shape[1]
         if layout_of(data).ndim == 2:
             data = np.broadcast_to(data[:, :, None], (*layout_of(data).shape, batch))
-        of_part = Trajectories(self.solver, self.state, self.layout, self.count)
+        of_part = Trajectories(self.solver, self.state, self.layout, self.count, self.known)
         of_part.moves = self.moves
         part = PartOfTrajectories(of_part, purpose)
         (found,) = with_derivatives(part, functools.partial(in_parts, self.options))(theta, data)
         self.stiff = value(found[-1, -1]) > 0.0
-        return found[:-1]
+        return found[: self.state.count], found[self.state.count : -1]
 
     def shortened(self, theta: Any, data: Any) -> Any:
         """Return the states after shortened steps, each by the method of its trajectory."""
-        return self.by_kernels("between", theta, data, self.stiff)[0]
+        (found, _), _ = self.by_kernels("between", theta, data, self.stiff)
+        return found
 
     def by_kernels(self, purpose: str, theta: Any, data: Any, stiff: Any = None) -> tuple:
         """Return the rows, and which trajectories Rodas5P has solved.
@@ -132,26 +143,40 @@ class Trajectories:
         With the method "auto" it solves those that are found stiff, from their start."""
         method = self.solver.method
         if method in METHODS:
-            return self.kernel(purpose, method, theta).path(theta, data), method == IMPLICIT
-        found = self.kernel(purpose, EXPLICIT, theta).path(theta, data)
+            return self.path(purpose, method, theta, data), method == IMPLICIT
+        found = self.path(purpose, EXPLICIT, theta, data)
         if stiff is None:
-            stiff = value(found[self.state.count + STATUS, -1]) == STIFF
+            stiff = value(primal_of(found[1])[STATUS, -1]) == STIFF
         return self.replaced(purpose, found, stiff, theta, data), stiff
 
-    def replaced(self, purpose: str, found: Any, stiff: Any, theta: Any, data: Any) -> Any:
+    def replaced(self, purpose: str, found: tuple, stiff: Any, theta: Any, data: Any) -> tuple:
         """Return the rows, those of stiff trajectories by Rodas5P."""
         known = seen(stiff)
         if self.state.count > MOST_STATES[IMPLICIT] if known is None else not known.any():
             return found
+        theta = kernel_rows(theta, True) if type(theta) is tuple else theta
         gated = np.concatenate([theta, np.reshape(1.0 * stiff, (1, *layout_of(theta).shape[1:]))])
-        return np.where(stiff, self.kernel(purpose, IMPLICIT, gated).path(gated, data), found)
+        others = self.path(purpose, IMPLICIT, gated, data)
+        return tuple([np.where(stiff, x, y) for x, y in zip(others, found, strict=True)])
 
-    def kernel(self, purpose: str, method: str, theta: Any) -> Any:
-        """Return the kernel for states and arguments of these shapes, or what runs on arrays in its place."""
-        large, kernels = self.state.count > MOST_STATES[method], self.solver.kernels
+    def path(self, purpose: str, method: str, theta: Any, data: Any) -> tuple:
+        """Return the rows by the kernel for states and arguments of these shapes, or by what runs on arrays
+        in its place."""
+        n = self.state.count
+        large = n > MOST_STATES[method]
+        if type(theta) is tuple and not large:
+            return self.kernel(purpose, method, large).path_of_column(theta, data, n)
+        theta = kernel_rows(theta, True) if type(theta) is tuple else theta
         if large:  # before anything is kept
             self.check_large(theta)
-        key = purpose, method, self.moves, self.state.key, self.layout.key
+        found = self.kernel(purpose, method, large).path(theta, data)
+        return found[:n], found[n:]
+
+    def kernel(self, purpose: str, method: str, large: bool) -> Any:
+        """Return the kernel, or what runs on arrays in its place."""
+        if (known := self.known.get((purpose, method, self.moves))) is not None:
+            return known
+        kernels, key = self.solver.kernels, (purpose, method, self.moves, self.state.key, self.layout.key)
         found = kernels.get(key)
         if found is None or not found[1].has_constants_of(self.layout):
             equation = self.equation(method, self.solver.method not in METHODS, large)
@@ -161,7 +186,8 @@ class Trajectories:
             if not large:
                 made = recursion(init, step, missing="step", invalid="nan")
             found = kernels[key] = made, self.layout
-        return found[0]
+        self.before += found[0].compile_seconds
+        return self.known.setdefault(key[:3], found[0])
 
     def check_large(self, theta: Any) -> None:
         """Raise if a system of many states cannot be solved on these arrays."""
@@ -202,7 +228,7 @@ class Trajectories:
         made = Equation(slope, take, control, state.count, restored, events, most, gated, self.moves)
         return on_arrays(made, SparseStep if method == IMPLICIT else ExplicitStep) if large else made
 
-    def inlined(self, arrays: Any, limits: Any) -> Any:
+    def inlined(self, arrays: Any, limits: Any) -> tuple:
         """Return the rows at saved times as a part of the kernel that is being traced."""
         method = self.solver.method if self.solver.method in METHODS else EXPLICIT
         init, step = self.equation(method, False).saved()
@@ -213,7 +239,8 @@ class Trajectories:
         for interval in limits.T:
             carry, row = step(carry, theta, interval)
             rows.append(row)
-        return np.stack(rows, 1)[:, :, None]
+        found = np.stack(rows, 1)
+        return found[: self.state.count], found[self.state.count :]
 
 
 class DenseSolution:

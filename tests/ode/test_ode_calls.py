@@ -152,6 +152,47 @@ def test_first_and_second_derivatives(method):
     np.testing.assert_allclose(tg.hessian(f)(RATES) @ v, expected, rtol=1e-6)
 
 
+DECAY = ode.solver(lambda t, y, k, c: -c * k * y, "tsit5", rtol=1e-10, atol=1e-12, save_at=[0.0, 0.4, 1.0])
+
+
+def decay_by(k):
+    return DECAY(Y0, k, np.array(2.0)).y
+
+
+def test_samples_of_derivatives_of_one_trajectory():
+    """y' = -2 k y, under vmap outside and inside of gradients, tangents and pullbacks; third derivatives."""
+    K, ts = np.array([RATES, 1.5 * RATES]), np.array([0.0, 0.4, 1.0])
+    W = np.random.default_rng(0).normal(size=(2, 2, 3))
+    y = Y0[:, None] * np.exp(-2 * K[:, :, None] * ts)
+    slopes = -2 * ts * y
+    loss = lambda k, w: (w * decay_by(k)).sum()
+    expected = (W * slopes).sum(2)
+    np.testing.assert_allclose(tg.vmap(tg.grad(loss))(K, W), expected, rtol=1e-8)
+    np.testing.assert_allclose(tg.grad(lambda K: tg.vmap(loss)(K, W).sum())(K), expected, rtol=1e-8)
+    moved = tg.vmap(lambda k, v: tg.jvp(decay_by, (k,), (v,))[1])(K, K)
+    np.testing.assert_allclose(moved, K[:, :, None] * slopes, rtol=1e-8)
+    pulled = tg.vmap(tg.vjp(decay_by, RATES)[1])(W)
+    np.testing.assert_allclose(pulled, (W * slopes[0]).sum(2), rtol=1e-8)
+    third = tg.grad(lambda k: tg.hvp(lambda k: loss(k, W[0]), k, np.ones(2)).sum())(RATES)
+    np.testing.assert_allclose(third, (W[0] * (-2 * ts) ** 3 * y[0]).sum(1), rtol=1e-6)
+
+
+def test_a_repeated_solve_has_its_own_steps():
+    """Later solves, with other numbers and other times, leave earlier pullbacks alone."""
+    W, kept = np.ones((2, 3)), []
+    for k in RATES, 2 * RATES, 3 * RATES, -RATES:
+        for _ in range(2):
+            kept.append((k, tg.vjp(decay_by, k)[1]))
+            DECAY(Y0, k, np.array(2.0), save_at=np.array([0.0, 0.1]))
+            tg.grad(lambda k: DECAY(Y0, k, np.array(2.0), save_at=np.array([0.0, 0.1])).y.sum())(k)
+    for k, pullback in kept[::-1] + kept:
+        ts = np.array([0.0, 0.4, 1.0])
+        expected = (-2 * ts * Y0[:, None] * np.exp(-2 * k[:, None] * ts)).sum(1)
+        np.testing.assert_allclose(pullback(W), expected, rtol=1e-7)
+        moved = tg.grad(lambda t, k=k: DECAY(Y0, k, np.array(2.0), save_at=np.stack([0.0, t])).y[0, -1])(0.7)
+        np.testing.assert_allclose(moved, -2 * k[0] * Y0[0] * np.exp(-1.4 * k[0]), rtol=1e-7)
+
+
 @pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
 def test_derivatives_by_times(method):
     """y' = -t y: the times of the start, between, of an interval without length, and of the end."""

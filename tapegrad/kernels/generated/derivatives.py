@@ -18,6 +18,8 @@ directions in one launch. `FR` is F, and R that reads the steps
 of F, in two launches. `VGD` adds D for W = 1, for data of each sample; D leaves out the first
 `observed` rows. Each program is derived and compiled when it is first needed."""
 
+import functools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +31,7 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import Primitive, bind, joint_primitive, layout_of
 from ..._core.scope import lock, scope_block
+from ...ops import shaping
 from ..emit.lower import SUMS, LoweredProgram, lower_program
 from ..graph.adjoint import forward, reverse
 from ..graph.program import KernelProgram
@@ -81,6 +84,7 @@ class Family:
         self.programs: dict = {}
         self.launchers: dict = {}
         self.recordings: dict = {}
+        self.recorder: Any = None  # that of the last launch
         self.prims: dict = {}
         self.seconds = [0.0]  # spent on traces and compilation
 
@@ -236,6 +240,47 @@ class Family:
             found.batch = batched_as(kind, n, not self.by_data)
         return found
 
+    def column(self) -> Primitive:
+        """Return F of one sample as (arrays.., data) -> (the first rows, the others), of (rows, steps) each.
+
+        theta is made of the arrays; `first` is the number of the first rows."""
+        found = self.prims.get("column")
+        if found is None:
+            name = f"{self.name}_column"
+            found = joint_primitive(name, self.run_column, self.pull_column, self.push_column, multi=2)
+            found.batch, self.prims["column"] = "inside", found
+        return found
+
+    def run_column(self, *arrays, run, first):
+        theta, data = column_of(arrays[:-1]), arrays[-1]
+        if type(theta) is np.ndarray is type(data):
+            found = run("F", (0, 0), (theta, data))
+            return found[:first, :, 0], found[first:, :, 0]
+        return in_two(self.F(run, theta, data), first)
+
+    def pull_column(self, g, out, need, *arrays, run, first):
+        theta, data, w = column_of(arrays[:-1]), arrays[-1], column_rows(g, out)
+        terms, end = [None] * len(arrays), 0
+        if any(need[:-1]):
+            plain = type(theta) is np.ndarray is type(data) is type(w)
+            gradient = run if plain else functools.partial(self.apply, run=run)
+            r = gradient("R", (0, 0), (theta, data, w))
+            for k, x in enumerate(arrays[:-1]):
+                shape, start = layout_of(x).shape, end
+                end += math.prod(shape)
+                if need[k]:
+                    terms[k] = r[start:end].reshape(shape)
+        if need[-1]:
+            terms[-1] = self.gradient("D", run, theta, data, (), (), w)
+        return terms
+
+    def push_column(self, t, out, *arrays, run, first):
+        theta, data = column_of(arrays[:-1]), arrays[-1]
+        made = [np.zeros(layout_of(x).shape) if dx is None else dx for x, dx in zip(arrays, t, strict=True)]
+        ways = [((column_of(made[:-1]),), ())] if any([dx is not None for dx in t[:-1]]) else []
+        ways += [((), (t[-1],))] if t[-1] is not None else []
+        return in_two(sum_of_terms([self.F(run, theta, data, *way) for way in ways]), first)
+
     def checked(self, need: tuple) -> tuple:
         """Return `need` (or the tangents); raise if a missing derivative is asked for."""
         if not self.by_data and need[1] is not None and need[1] is not False:
@@ -344,6 +389,34 @@ class ArgumentLayout:
         terms += [(replace_item(vs, i, t[2 + i]), ys) for i in range(len(vs)) if t[2 + i] is not None]
         k = 2 + len(vs)
         return terms + [(vs, replace_item(ys, i, t[k + i])) for i in range(len(ys)) if t[k + i] is not None]
+
+
+def column_of(arrays: tuple) -> Any:
+    """Return the numbers of arrays as a column (p, 1)."""
+    for x in arrays:
+        if type(x) is not np.ndarray or x.ndim != 1:
+            flat = shaping.concatenate(*[shaping.reshape(x, to=(-1,)) for x in arrays])
+            return shaping.reshape(flat, to=(layout_of(flat).size, 1))
+    return np.concatenate(arrays)[:, None]
+
+
+def in_two(rows: Any, first: int) -> tuple:
+    """Return the first of rows (k, steps, 1), and the others, without the last axis."""
+    k, steps, _ = layout_of(rows).shape
+    flat = shaping.reshape(rows, to=(k, steps))
+    return tuple([shaping.slice_of(flat, axis=0, start=a, stop=b) for a, b in ((0, first), (first, k))])
+
+
+def column_rows(parts: Any, like: tuple) -> Any:
+    """Return rows (k, steps, 1) of the first ones and the others; None stands for zeros."""
+    if parts[1] is None and type(parts[0]) is np.ndarray:
+        first, steps = parts[0].shape
+        found = np.zeros((first + len(like[1]), steps, 1))
+        found[:first, :, 0] = parts[0]
+        return found
+    xp = xp_of(layout_of(like[0]))
+    both = [xp.zeros(layout_of(x).shape) if g is None else g for g, x in zip(parts, like, strict=True)]
+    return shaping.concatenate(*both)[:, :, None]
 
 
 def replace_item(vs: tuple, i: int, v: Any) -> tuple:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import live, values_of
+from ..._core.primitive import bind, live, values_of
 from ..._core.reverse import Tape
 from ..._core.trees import tree_map
 from ..._core.variable import Variable
@@ -121,6 +121,17 @@ class Recursion(GeneratedKernel):
             run = RecordedRun(self, *run.args)
         rows = self._families["path"].F(run, theta, data)
         return rows[:, :, 0] if single else rows
+
+    def path_of_column(self, arrays: tuple, data: Any, first: int) -> tuple:
+        """Compute `path` of one sample as one operation: its first rows, and the others.
+
+        theta (p,) is made of arrays of float64."""
+        traced = self._now()
+        family = traced.families["path"]
+        run: Any = traced.runs["path"]
+        if any([isinstance(x, Variable) and isinstance(live(x)._trace, Tape) for x in arrays]):
+            run = RecordedRun(self, family)
+        return bind(family.column(), (*arrays, data), {"run": run, "first": first})
 
     def scores(self, theta: Any, data: Any) -> Any:
         """Compute the gradient of each term, (T, p, B), or (T, p) for theta (p,).

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 
-def bits_of(arrays: tuple) -> list:
-    return [(x.shape, x.dtype.char, x.tobytes()) for x in arrays]
+def bits_of(theta: np.ndarray, data: np.ndarray, *others: np.ndarray) -> tuple:
+    return theta.shape, theta.dtype.char, theta.tobytes(), data.shape, data.dtype.char, data.tobytes()
 
 
 class RecordedRun:
@@ -30,17 +30,45 @@ class RecordedRun:
         run = self.kernel._run_of
         if kind == "R" and n == (0, 0):
             found = self.taken(arrays)
-            result = run(self.family, kind, n, arrays, numbers, found and found[1].sweeper())
-            self.held += [found] if found else []
-            return result
-        recording = self.begun(*arrays) if kind == "F" and n == (0, 0) and not numbers else None
-        result = run(self.family, kind, n, arrays, numbers, recording)
-        if recording is not None:
-            if recording.fits():
-                self.held = [(bits_of(arrays), recording)]
+            if found is None:
+                return run(self.family, kind, n, arrays, numbers)
+            sweeper = found[1].sweeper()
+            result = sweeper.repeated(arrays)
+            if result is None:
+                result = run(self.family, kind, n, arrays, numbers, sweeper)
+                sweeper.remember(arrays, result)
             else:
-                self.recorder.take_back(recording)
+                self.kernel._looked_at(arrays, result)
+            self.held.append(found)
+            return result
+        if kind != "F" or n != (0, 0) or numbers:
+            return run(self.family, kind, n, arrays, numbers)
+        self.let_go()  # of a recorded program, which calls this again
+        result, recording = self.again(arrays)
+        if recording is None:
+            recording = self.begun(*arrays)
+            result = run(self.family, kind, n, arrays, numbers, recording)
+            if recording is None:
+                return result
+            recording.remember(arrays, result)
+        if recording.fits():
+            self.held = [(bits_of(*arrays), recording)]
+        else:
+            self.recorder.take_back(recording)
         return result
+
+    def again(self, arrays: tuple) -> tuple:
+        """Return the result and the launcher, if the last launch that stored steps was like this one."""
+        self.recorder = recorder = self.family.recorder
+        recording = recorder and recorder.free_copy()
+        if recording is None:
+            return None, None
+        recording.needed = []
+        result = recording.repeated(arrays)
+        if result is None:
+            recorder.take_back(recording)
+            return None, None
+        return self.kernel._looked_at(arrays, result), recording
 
     def taken(self, arrays: tuple) -> tuple | None:
         """Return what has been stored for these arguments, for one thread at a time, or None."""
@@ -49,7 +77,7 @@ class RecordedRun:
             found = held.pop()
         except IndexError:
             return None
-        if bits_of(arrays[:2]) == found[0]:
+        if bits_of(*arrays) == found[0]:
             return found
         held.append(found)
         return None
@@ -59,6 +87,6 @@ class RecordedRun:
         if type(theta) is not np.ndarray or type(data) is not np.ndarray or self.kernel._is_missing(data):
             return None
         signature = theta.shape[0], data.shape[0] if data.ndim > 1 else 0, False
-        self.let_go()  # of a recorded program, which calls this again
-        self.recorder = made = self.family.recording(signature, theta.dtype, data.ndim == 3)
+        made = self.family.recording(signature, theta.dtype, data.ndim == 3)
+        self.recorder = self.family.recorder = made
         return made and made.begun(data.shape[-1 if data.ndim < 3 else 1], theta.shape[1])

@@ -107,6 +107,15 @@ def by_objects(outputs: int, bits: int) -> Callable:
     )
 
 
+def launch_table(
+    launcher: Launcher, width: int, batch: int, steps: int, places: tuple, looked: int
+) -> np.ndarray:
+    """Return the table of `by_objects`; `places` are the addresses of the tape, of caps and of needed."""
+    form = ctypes.cast(launcher.forms[width], ctypes.c_void_p).value
+    tape, *others = places
+    return np.array([form, tape, batch, steps, batch // width, *others, looked], np.int64)
+
+
 def launched(
     launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bool, looked: int
 ) -> LastLaunch | None:
@@ -125,21 +134,8 @@ def launched(
         or not HEADER
     ):
         return None
-    form = launcher.forms[width]
     caps, needed, tape = launcher.local.found
-    table = np.array(
-        [
-            ctypes.cast(form, ctypes.c_void_p).value,
-            tape,
-            batch,
-            steps,
-            batch // width,
-            caps,
-            needed[0],
-            looked,
-        ],
-        np.int64,
-    )
+    table = launch_table(launcher, width, batch, steps, (tape, caps, needed[0]), looked)
     run, kept = by_objects(len(launcher.outputs), 8 * theta.itemsize), (launcher, launcher.memory, table)
     shape = theta.shape[:1] if single else theta.shape
     return LastLaunch(

@@ -138,15 +138,16 @@ class CapturedState:
 
     def refuse_written(self, kernel: str) -> None:
         """Raise DroppedDerivativeError if an open transform has written, or moved, an array captured here."""
-        unknown = self.environment.unknown
-        for shadow in OPEN.shadows:
+        walk = self.environment.walk
+        unknown = walk.unknown
+        for shadow in OPEN.shadows if walk.arrays or unknown is not None else ():
             if unknown is not None and any([v._version for _, v in shadow.arrays]):
                 raise DroppedDerivativeError(
                     f"the kernel {kernel} reads {unknown}, and nothing tells whether that leads to an array "
                     "that the function under differentiation has written. What a kernel captures is "
                     "constant: pass arrays as data or as parameters of the kernel"
                 )
-            for x in self.environment.walk.arrays:
+            for x in walk.arrays:
                 if getattr(shadow.seen.get(id(x)), "_version", 0):
                     raise DroppedDerivativeError(
                         f"the kernel {kernel} captures an array of shape {x.shape} that the function under "
