@@ -73,13 +73,11 @@ class BatchState:
     matrix: str  # the matrix that is returned
 
     def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
-        self.value_and_grad, self.xp, self.gtol, self.maxiter, self.dtype = (
-            value_and_grad,
-            xp,
-            gtol,
-            maxiter,
-            X.dtype,
-        )
+        self.value_and_grad = value_and_grad
+        self.xp = xp
+        self.gtol = gtol
+        self.maxiter = maxiter
+        self.dtype = X.dtype
         self.eps = float(np.finfo(X.dtype).eps)
         p, n = X.shape
         self.which = xp.arange(n)

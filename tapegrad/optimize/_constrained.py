@@ -5,6 +5,7 @@ the interior point left it. So an inequality has the weight multiplier by gap, a
 active. Where both are small, the solution is not differentiated."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -156,10 +157,8 @@ class SparseSystem:
         if m:
             c, d = fixed("jacobian", kkt.constraints, u, rest=(functions[1:], params)).places
             parts += [(n + c, d), (d, n + c)]
-        bounded, number = (
-            plain_np.concatenate([kkt.below, kkt.above]),
-            n + m + plain_np.arange(lower.size + upper.size),
-        )
+        bounded = plain_np.concatenate([kkt.below, kkt.above])
+        number = n + m + plain_np.arange(lower.size + upper.size)
         every = plain_np.arange(n + m + number.size)
         parts += [(bounded, number), (number, bounded), (every, every)]
         rows, columns = [plain_np.concatenate([p[k] for p in parts]) for k in (0, 1)]
@@ -249,17 +248,15 @@ def constrained_minimum(
     )
 
 
+@dataclass(eq=False)
 class ConstrainedMinimum:
     """What `constrained_minimum` returns."""
 
-    def __init__(self, functions: tuple, limits: list, bounds: Any, options: dict, multipliers: bool):
-        self.functions, self.limits, self.bounds, self.options, self.multipliers = (
-            functions,
-            limits,
-            bounds,
-            options,
-            multipliers,
-        )
+    functions: tuple
+    limits: list
+    bounds: Any
+    options: dict
+    multipliers: bool
 
     @entry
     def __call__(self, x0: Any, *params: Any) -> Any:
@@ -286,11 +283,13 @@ SHADOW_MAKERS[ConstrainedMinimum] = lambda shadow, x: ConstrainedMinimum(
 )
 
 
+@dataclass
 class InteriorPoint:
     """Ipopt as a solver of the KKT system."""
 
-    def __init__(self, kkt: KktSystem, limits: list, options: dict):
-        self.kkt, self.limits, self.options = kkt, limits, options
+    kkt: KktSystem
+    limits: list
+    options: dict
 
     def __call__(self, F: Callable, w: tuple, functions: tuple, *params: Any) -> tuple:
         kkt, box = self.kkt, scipy.optimize.Bounds(*self.kkt.bounds)

@@ -288,11 +288,12 @@ class Profile:
         return side * np.inf
 
 
+@dataclass
 class Losses:
     """The sum of phi over residuals as an objective; phi is half the square, or a robust loss."""
 
-    def __init__(self, values: Values, phi: Callable):
-        self.values, self.phi = values, phi
+    values: Values
+    phi: Callable
 
     def weighted(self, u: np.ndarray) -> tuple:
         r = self.values(u)
@@ -312,11 +313,12 @@ class Losses:
         return self.curvature(u) + self.values.hessian(u, slope) if finite else np.eye(u.size)
 
 
+@dataclass
 class Likelihood:
     """A function that was minimised, as minus a log-likelihood."""
 
-    def __init__(self, objective: Any, bounds: Any):
-        self.objective, self.bounds = objective, bounds
+    objective: Any
+    bounds: Any
 
     def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         b = self.bounds

@@ -4,6 +4,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -195,11 +196,13 @@ class VectorizedResiduals:
         return VectorizedPart(self, [a[..., at] if a.ndim else a for a in self.data])
 
 
+@dataclass
 class VectorizedPart:
     """The data of some problems, and their residuals."""
 
-    def __init__(self, whole: VectorizedResiduals, data: list):
-        self.whole, self.data, self.counts = whole, data, 0
+    whole: VectorizedResiduals
+    data: list
+    counts: int = 0
 
     def __call__(self, X: Any, which: Any) -> tuple:
         whole, p = self.whole, len(X)

@@ -46,7 +46,8 @@ class ModelMatrices:
         name (`step_kernel.REGRESSOR`)."""
         return self.inputs[name[0]].X if len(name) > 1 else getattr(self, name)
 
-    def at(self, t: int, name: str) -> Any:
+    def at(self, t: int | slice, name: str) -> Any:
+        """Return a field at a step, or at some steps; one that does not vary stands for all of them."""
         field = getattr(self, name)
         return field[t] if name in self.varying else field
 
@@ -116,7 +117,7 @@ def system(model: LinearGaussian, data: Observations) -> ModelMatrices:
     T, Z, R = matrix_field(field["T"], m, m, xp), matrix_field(field["Z"], p, m, xp), field["R"]
     Q = _covariance(field["Q"], m if R is None else R.shape[-1], xp)
     if R is not None:
-        Q = R @ Q @ np.swapaxes(R, -1, -2)
+        Q = R @ Q @ R.mT
         varying = varying - {"R"} | ({"Q"} if "R" in varying else set())
     mean, cov, diffuse = _first_state(model.start, T, Q, field["c"], bool(varying & {"T", "Q", "c"}), m, data)
     H = _covariance(field["H"], p, xp)
@@ -349,4 +350,4 @@ def _covariance(x: Any, k: int, xp: ModuleType) -> Any:
     The derivative is then symmetric."""
     if x.ndim < 2:
         return x * xp.eye(k)
-    return x if k == 1 else (x + np.swapaxes(x, -1, -2)) * 0.5
+    return x if k == 1 else (x + x.mT) * 0.5

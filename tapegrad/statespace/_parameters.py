@@ -210,10 +210,8 @@ def tree_of(u: Any, blocks: Sequence[tuple], keyed: bool) -> Any:
 def parameters_from(stored: dict[str, Any]) -> Parameters:
     """Return parameters from plain data."""
     blocks = stored["blocks"]
-    start, rules = (
-        {name: x for name, x, *_ in blocks},
-        {name: constraint_named(rule) for name, _, rule, _ in blocks},
-    )
+    start = {name: x for name, x, *_ in blocks}
+    rules = {name: constraint_named(rule) for name, _, rule, _ in blocks}
     found = Parameters(start, rules, {name: labels for name, *_, labels in blocks}, stored["fixed"])
     found.keyed = stored["keyed"]
     return found

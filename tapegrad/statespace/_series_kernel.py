@@ -107,11 +107,9 @@ class SeriesGroup:
         if not self.start:
             return lambda U: np.concatenate([self.numbers(U), numpy.zeros((1, which.size))])
         m, k, columns, whole = p.layout.states, self.steps, 1 + self.start.rank, not p.rows.shape[1]
-        path, rows, known = (
-            path_of(p.layout, columns),
-            numpy.ascontiguousarray(self.rows[:, :, which]),
-            Const(self.known[:, which]),
-        )
+        path = path_of(p.layout, columns)
+        rows = numpy.ascontiguousarray(self.rows[:, :, which])
+        known = Const(self.known[:, which])
 
         def theta(U: Any) -> Any:
             x = self.numbers(U, known)

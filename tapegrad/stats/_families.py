@@ -490,13 +490,11 @@ class Discrete(Distribution):
         valid: Callable = is_positive,
         **functions,
     ):
-        self.name, self._shapes, self._logpmf, self._inside, self._first = (
-            name,
-            shapes.split(),
-            logpmf,
-            inside,
-            first,
-        )
+        self.name = name
+        self._shapes = shapes.split()
+        self._logpmf = logpmf
+        self._inside = inside
+        self._first = first
         self.valid, self.functions = valid, completed(functions)
         FAMILIES[name] = self
 
@@ -554,7 +552,5 @@ class Discrete(Distribution):
 
     logpmf, pmf = of_count("logpmf", _mass), of_count("pmf", _mass)
     cdf, sf = of_count("cdf", _of_value, 0.0, 1.0), of_count("sf", _of_value, 1.0, 0.0)
-    logcdf, logsf = (
-        of_count("logcdf", _of_value, -math.inf, 0.0),
-        of_count("logsf", _of_value, 0.0, -math.inf),
-    )
+    logcdf = of_count("logcdf", _of_value, -math.inf, 0.0)
+    logsf = of_count("logsf", _of_value, 0.0, -math.inf)

@@ -7,6 +7,7 @@ anew from the result.  Nothing of the steps is kept.  The backward equation is s
 so every order follows; forward, the equation is that of the tangents."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -149,11 +150,13 @@ def pullback(f: Callable, values: list, wanted: list, g: Any, *before: Any) -> t
     return found if len(some) != 1 else (found,)
 
 
+@dataclass(eq=False)
 class AdjointSlope:
     """The slopes of (y, lambda, gradient)."""
 
-    def __init__(self, of: Flow, values: list, wanted: list):
-        self.of, self.values, self.wanted = of, values, wanted
+    of: Flow
+    values: list
+    wanted: list
 
     def __call__(self, t, s):
         n, values = self.of.n, list(self.values)
@@ -164,11 +167,14 @@ class AdjointSlope:
         )
 
 
+@dataclass(eq=False)
 class TangentSlope:
     """The slopes of (y, tangent)."""
 
-    def __init__(self, of: Flow, values: list, wanted: list, tangents: list):
-        self.of, self.values, self.wanted, self.tangents = of, values, wanted, tangents
+    of: Flow
+    values: list
+    wanted: list
+    tangents: list
 
     def __call__(self, t, s):
         n, values = self.of.n, list(self.values)

@@ -114,11 +114,9 @@ def explicit_steps(method: Any, records: list) -> Steps:
     starts, ends = plain_np.array([r[0] for r in records]), plain_np.array([r[1] for r in records])
     y = plain_np.array([*[r[2] for r in records], records[-1][3]])
     h, A, C, P = ends - starts, A[:s, :s], C[:s], P[:s]
-    T, A, K = (
-        starts[:, None] + C * h[:, None],
-        A * h[:, None, None],
-        plain_np.empty((len(kept), s, y.shape[1]), y.dtype),
-    )
+    T = starts[:, None] + C * h[:, None]
+    A = A * h[:, None, None]
+    K = plain_np.empty((len(kept), s, y.shape[1]), y.dtype)
     for row, slopes in zip(K, kept, strict=True):
         row[: len(slopes)], row[len(slopes) :] = slopes, slopes[0]
     for k, count in enumerate(counts):  # stages of an interpolant that nobody asked for: at the beginning

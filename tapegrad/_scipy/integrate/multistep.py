@@ -95,11 +95,9 @@ class MultistepEquations(LinearSteps):
         h = np.diff(steps.ends)
         orders = np.append(1, steps.orders[:-1])
         self.first, before, rows = h[0], np.append(h[0], steps.sizes[:-1]), np.arange(HIGHEST_ORDER + 1)
-        self.c, self.M, self.w = (
-            h / ALPHA[orders],
-            np.empty((self.steps, HIGHEST_ORDER + 1, HIGHEST_ORDER + 1)),
-            [],
-        )
+        self.c = h / ALPHA[orders]
+        self.M = np.empty((self.steps, HIGHEST_ORDER + 1, HIGHEST_ORDER + 1))
+        self.w = []
         for k, q in enumerate(orders):
             valid, reached = rows <= q, rows <= q + 1
             after = rescaled(steps.orders[k], steps.sizes[k] / h[k])

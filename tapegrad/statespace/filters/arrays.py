@@ -171,12 +171,10 @@ class ArrayFilter:
             path = run_recursion(s, self.data, self.joseph, mean, cov, begin, end)
             found = path.whitened()
         # step by step and element by element, with zeros in gaps
-        step, place, steps, rows = (
-            numpy.full(n, sum([len(at) for at, *_ in found])),
-            numpy.full((n, p), self.data.count),
-            0,
-            0,
-        )
+        step = numpy.full(n, sum([len(at) for at, *_ in found]))
+        place = numpy.full((n, p), self.data.count)
+        steps = 0
+        rows = 0
         for at, *_ in found:
             here = [(t - begin, i) for t in at for i in self.data.rows[t]]
             step[at - begin] = steps + numpy.arange(len(at))
@@ -185,13 +183,9 @@ class ArrayFilter:
         place[place == self.data.count] = rows
         size = np.concatenate([*(size for _, size, _ in found), s.xp.zeros(1)])[step]
         white = np.concatenate([*(white.reshape((-1, k)) for *_, white in found), s.xp.zeros((1, k))])[place]
-        means, last = (
-            [np.stack(x).reshape((n, -1, k)) for x in (path.mean, path.filtered_mean)],
-            np.stack(path.filtered_cov),
-        )
-        return Moments(
-            means[0], np.stack(path.cov), size, white, means[1], (last + np.swapaxes(last, -1, -2)) * 0.5
-        )
+        means = [np.stack(x).reshape((n, -1, k)) for x in (path.mean, path.filtered_mean)]
+        last = np.stack(path.filtered_cov)
+        return Moments(means[0], np.stack(path.cov), size, white, means[1], (last + last.mT) * 0.5)
 
     def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
         """Return r <- u + L' r and N <- W + L' N L of each step, from zeros after the last."""
@@ -248,14 +242,14 @@ def observed_moments(s: ModelMatrices, mean: Any, cov: Any, begin: int, end: int
     """Return means (n, p, k) and covariances (n, p, p) of Z x, given those of the states x of these steps.
 
     With a diffuse start they keep digits that a state covariance with large entries has lost."""
-    Z = s.Z[begin:end] if "Z" in s.varying else s.Z
-    return Z @ mean, Z @ cov @ np.swapaxes(Z, -1, -2)
+    Z = s.at(slice(begin, end), "Z")
+    return Z @ mean, Z @ cov @ Z.mT
 
 
 def with_noise(s: ModelMatrices, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
     """Return means (n, p) and covariances (n, p, p) of the observations, given those of Z x."""
-    H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "Hd")
-    return mean + d, cov + H
+    steps = slice(begin, end)
+    return mean + s.at(steps, "d"), cov + s.at(steps, "H")
 
 
 def _predictor(s: ModelMatrices):

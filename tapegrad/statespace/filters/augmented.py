@@ -75,7 +75,7 @@ def diffuse_regression(
     Q, R = np.linalg.qr(W)
     if judge is not None:
         judge(R)
-    back = np.swapaxes(Q, -1, -2)
+    back = Q.mT
     u = _times(back, e)
     left = e - _times(Q, u)
     more = _times(back, left)  # once more, for the digits of what is left
@@ -113,7 +113,7 @@ def at_estimate(mean: Any, cov: Any, x: DiffuseRegression | None) -> tuple[Any, 
         return mean[..., 0], cov
     A = mean[..., 1:]
     Y = A @ x.root
-    return mean[..., 0] + _times(A, x.estimate), cov + Y @ np.swapaxes(Y, -1, -2)
+    return mean[..., 0] + _times(A, x.estimate), cov + Y @ Y.mT
 
 
 def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
@@ -124,7 +124,7 @@ def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any
     x = diffuse_regression(white, start.rank, start.rank, judge=lambda R: start.require_conditioned(R, whole))
     mean = state[..., : m * c].reshape((*state.shape[:-1], m, c))
     Y = mean[..., 1:] @ x.root
-    P = (Y @ np.swapaxes(Y, -1, -2)).reshape((*state.shape[:-1], m * m))[..., triangle_places(m)[0]]
+    P = (Y @ Y.mT).reshape((*state.shape[:-1], m * m))[..., triangle_places(m)[0]]
     total = -0.5 * x.square - x.log_det
     return np.concatenate(
         [mean[..., 0] + _times(mean[..., 1:], x.estimate), state[..., m * c :] + P, total[..., None]], axis=-1

@@ -160,13 +160,11 @@ class StepFunctions:
     """The two halves of a step, as functions that can become a kernel."""
 
     def __init__(self, model: Nonlinear, xp: Any = np):
-        f, h, Q, R, weights = (
-            model.transition,
-            model.observation,
-            model.transition_cov,
-            model.observation_cov,
-            model.weights,
-        )
+        f = model.transition
+        h = model.observation
+        Q = model.transition_cov
+        R = model.observation_cov
+        weights = model.weights
         moments = extended_moments if weights is None else unscented_moments(*weights)
 
         @rebuilt_with

@@ -77,10 +77,8 @@ def sarimax(
     data = y if isinstance(y, Observations) else Observations(y)
     if data.width != 1:
         raise ShapeError(f"sarimax: y has {data.width} series; wanted one (ss.var for several)")
-    order, seasonal = (
-        _orders("order", order, "(p, d, q)"),
-        _orders("seasonal_order", seasonal_order, "(P, D, Q, s)"),
-    )
+    order = _orders("order", order, "(p, d, q)")
+    seasonal = _orders("seasonal_order", seasonal_order, "(P, D, Q, s)")
     if any(seasonal[:3]) and seasonal[3] < 2:
         raise ArgumentError(
             f"sarimax: seasonal_order={seasonal_order}; its last number is the steps of a season, at least 2"

@@ -95,10 +95,8 @@ class Forecast:
         return self.data.labels.frame(both.reshape(len(mean), -1), self.dates, names)
 
     def __str__(self) -> str:
-        names, limits = (
-            self.data.labels.columns,
-            numpy.asarray(self.conf_int()).reshape(len(self.dates), -1, 2),
-        )
+        names = self.data.labels.columns
+        limits = numpy.asarray(self.conf_int()).reshape(len(self.dates), -1, 2)
         mean = numpy.asarray(self.mean).reshape(limits.shape[:2])
         errors = numpy.asarray(self.standard_errors).reshape(limits.shape[:2])
         dates = [date_text(date) for date in self.dates]

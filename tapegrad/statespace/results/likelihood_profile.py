@@ -125,11 +125,9 @@ def likelihood_limits(fit: Any, name: str, alpha: float) -> tuple[float, float]:
     fall = normal_quantile(alpha) ** 2 / 2
     if name in fit.at_bound:
         return numpy.nan, numpy.nan
-    target, objective, H = (
-        _Target(fit.problem, fit.names.index(name)),
-        fit.problem.objective(),
-        fit.stop.hessian,
-    )
+    target = _Target(fit.problem, fit.names.index(name))
+    objective = fit.problem.objective()
+    H = fit.stop.hessian
     direction = _solved(H, target.slope(fit.unconstrained))
     if direction is None:
         return numpy.nan, numpy.nan
