@@ -171,16 +171,11 @@ class ArrayFilter:
             path = run_recursion(s, self.data, self.joseph, mean, cov, begin, end)
             found = path.whitened()
         # step by step and element by element, with zeros in gaps
-        step = numpy.full(n, sum([len(at) for at, *_ in found]))
-        place = numpy.full((n, p), self.data.count)
-        steps = 0
-        rows = 0
-        for at, *_ in found:
-            here = [(t - begin, i) for t in at for i in self.data.rows[t]]
-            step[at - begin] = steps + numpy.arange(len(at))
-            place[tuple(zip(*here, strict=True))] = rows + numpy.arange(len(here))
-            steps, rows = steps + len(at), rows + len(here)
-        place[place == self.data.count] = rows
+        every = [t for at, *_ in found for t in at]
+        here = [(t - begin, i) for t in every for i in self.data.rows[t]]
+        step, place = numpy.full(n, len(every)), numpy.full((n, p), len(here))
+        step[numpy.array(every, int) - begin] = numpy.arange(len(every))
+        place[tuple(numpy.array(here, int).reshape(-1, 2).T)] = numpy.arange(len(here))
         size = np.concatenate([*(size for _, size, _ in found), s.xp.zeros(1)])[step]
         white = np.concatenate([*(white.reshape((-1, k)) for *_, white in found), s.xp.zeros((1, k))])[place]
         means = [np.stack(x).reshape((n, -1, k)) for x in (path.mean, path.filtered_mean)]
@@ -266,10 +261,9 @@ def _predictor(s: ModelMatrices):
         Tt = T if constant else T[t]
         back = transposed if constant else Tt.T
         a = Tt @ a
-        if shifted and a.ndim == 1:
-            a = a + s.at(t, "c")
-        elif shifted:
-            a = np.concatenate([a[:, :1] + np.reshape(s.at(t, "c"), (-1, 1)), a[:, 1:]], axis=1)
+        if shifted:
+            ct = s.at(t, "c")
+            a = a + (ct if a.ndim == 1 else np.reshape(ct, (-1, 1)) * s.xp.eye(1, a.shape[1]))
         X = (half if constant else Tt * 0.5) @ P @ back
         return a, X + X.T + s.at(t, "Q")
 
