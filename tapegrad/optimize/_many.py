@@ -249,7 +249,7 @@ def _inverse(xp: Any, H: Any) -> Any:
     w, Q = symmetric_eigenpairs(H, xp)
     definite = w[:, 0] > w.shape[1] * np.finfo(float).eps * abs(w).max(axis=1)
     w = xp.where(definite[:, None], w, np.nan)
-    return (Q / w[:, None, :]) @ Q.swapaxes(1, 2)
+    return (Q / w[:, None, :]) @ Q.mT
 
 
 def start_columns(X0: Any, call: str = "minimize_many", single: str = "minimize") -> tuple:

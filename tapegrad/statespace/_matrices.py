@@ -15,7 +15,7 @@ from .._core.scope import OPEN
 from .._core.variable import Variable
 from .._transforms.tape import value
 from ._model import FIELD_AXES, LinearGaussian, RegressionOffset, Start
-from ._observations import Observations, as_given
+from ._observations import Observations, as_given, as_observations
 
 
 @dataclass
@@ -80,7 +80,7 @@ def call_data(call: str, model: LinearGaussian, y: Any) -> Observations:
             f"{call}: the model is a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) "
             f"gives, and then the data"
         )
-    return y if isinstance(y, Observations) else Observations(y)
+    return as_observations(y)
 
 
 def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str, Any], int]:

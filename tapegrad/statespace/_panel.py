@@ -15,7 +15,7 @@ from ._bound_model import BoundModel
 from ._fit import fit, require_function, require_model
 from ._labels import Labels
 from ._model import LinearGaussian
-from ._observations import Observations
+from ._observations import Observations, as_observations
 from ._parameters import Parameters
 from ._problem import FitProblem
 from ._search import NEARLY_ONE
@@ -242,7 +242,7 @@ class ModelsOfSeries:
 
         The first is made after all checks of the model that `fit` makes."""
         model, y = self.specified[b]
-        data = y if isinstance(y, Observations) else Observations(y)
+        data = as_observations(y)
         try:
             if not isinstance(model, Structural):
                 return model.problem(data, self.start, self.constraints, False, None)

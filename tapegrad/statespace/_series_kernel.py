@@ -390,7 +390,7 @@ class KernelGroup:
             bends = [(at, _bent(f, U[:, at], units[:, at], w[:, at])) for at, f in parts]
         D, bent = (x.reshape(-1, k, b) for x in (D[:-1], self._joined(bends, k * b)))
         H = -(numpy.einsum("qib,qjb->bij", D, curved) + bent.transpose(2, 0, 1))
-        return ((H + H.transpose(0, 2, 1)) / 2,)
+        return ((H + H.mT) / 2,)
 
     def _natural(self, U: numpy.ndarray, H: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Return the constrained parameters (b, k), and their standard errors from the inverse of H; nan at a

@@ -224,7 +224,7 @@ def _smoothed_means(of: Any, start: DiffuseStart | None, y: numpy.ndarray) -> nu
         a = g.L[t] @ a + moved
     errors = y - g.Z @ means
     shares = g.Y.mT @ numpy.concatenate([errors, g.v[:, :, 1:]], axis=2)
-    back = g.L.transpose(0, 2, 1)
+    back = g.L.mT
     for t in reversed(range(n)):
         behind[t] = r
         r = shares[t] + back[t] @ r

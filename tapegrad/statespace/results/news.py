@@ -17,7 +17,7 @@ from ..._core.registry import load
 from ..._transforms.jacobian import jacobian
 from .._labels import date_text
 from .._model import LinearGaussian
-from .._observations import Observations
+from .._observations import Observations, as_observations
 from ..filters.smoother import smooth
 from .forecast import observed_given_all
 
@@ -257,8 +257,7 @@ def _weights(
 
 def _later(old: Observations, updated: Any) -> Observations:
     """Return the new data; raise unless they begin as the earlier ones and are as long."""
-    new = updated.data if hasattr(updated, "problem") else updated
-    new = new if isinstance(new, Observations) else Observations(new)
+    new = as_observations(updated.data if hasattr(updated, "problem") else updated)
     if new.width != old.width or new.steps < old.steps:
         raise ShapeError(
             f"news: the updated data are {new.steps} steps of {new.width} series; wanted at least "
