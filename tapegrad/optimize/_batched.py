@@ -239,9 +239,7 @@ class Newton(BatchState):
         remainder r is half the third derivative applied to s twice. The step s - (H + shift)^-1 r follows the
         valley to second order."""
         h = g / self.D
-        r = batched_matvec(self.Q.mT, h - self.g / self.D) - self.w * batched_matvec(
-            self.Q.mT, s
-        )
+        r = batched_matvec(self.Q.mT, h - self.g / self.D) - self.w * batched_matvec(self.Q.mT, s)
         c = -r / (self.w + shift[:, None])
         c = self.xp.where(abs(c) <= BEND * self.xp.sqrt(row_dot(s, s))[:, None], c, 0.0)
         expected = f + row_dot(batched_matvec(self.Q.mT, h) + 0.5 * self.w * c, c)
@@ -307,7 +305,9 @@ class Bfgs(BatchState):
         self.B = xp.broadcast_to(xp.eye(p), (n, p, p)).copy()
         self.fresh = xp.ones(n, bool)  # B is still the identity
         self.d, self.slope, self.t = xp.zeros((n, p)), xp.zeros(n), xp.zeros(n)
-        self.low, self.high, self.tries = xp.zeros(n), xp.zeros(n), xp.zeros(n, int)
+        self.low = xp.zeros(n)
+        self.high = xp.zeros(n)
+        self.tries = xp.zeros(n, int)
         self.idle = xp.zeros(n, int)  # consecutive steps with neither a lower value nor half the gradient
         self.lowest, self.calmest = self.f.copy(), row_maximum(self.g)
         with np.errstate(all="ignore"):

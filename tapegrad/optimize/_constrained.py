@@ -73,7 +73,9 @@ class KktSystem:
         low, high = (-plain_np.inf, plain_np.inf) if bounds is None else (bounds.lb, bounds.ub)
         low, high = [plain_np.broadcast_to(plain_np.asarray(b, float), n) for b in (low, high)]
         self.below, self.above = [plain_np.flatnonzero(plain_np.isfinite(b)) for b in (low, high)]
-        self.bounds, self.low, self.high = (low, high), low[self.below], high[self.above]
+        self.bounds = (low, high)
+        self.low = low[self.below]
+        self.high = high[self.above]
         sizes = [flatten_result(g(flat(flat.start), *params)).size for g in constraints]
         limits = [
             plain_np.concatenate(
@@ -151,7 +153,9 @@ class SparseSystem:
         """Find the pattern, which is symmetric, and its colours."""
         self.known: tuple = (None, None)  # an operator, and its factor
         u, multipliers, lower, upper = start
-        n, m, fixed = u.size, multipliers.size, load("tapegrad.sparse._renewed").FixedPattern
+        n = u.size
+        m = multipliers.size
+        fixed = load("tapegrad.sparse._renewed").FixedPattern
         a, b = fixed("hessian", kkt.lagrangian, u, multipliers, rest=(functions, *params)).places
         parts = [(a, b)]
         if m:

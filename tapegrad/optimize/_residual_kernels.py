@@ -160,7 +160,10 @@ class CompiledPart:
     """The data (d, N, b) of some problems, and their kernel."""
 
     def __init__(self, whole: CompiledResiduals, data: Any):
-        self.whole, self.data, self.last, self.counts = whole, data, (None, data), 0
+        self.whole = whole
+        self.data = data
+        self.last = (None, data)
+        self.counts = 0
 
     def __call__(self, X: Any, which: Any) -> tuple:
         if len(which) != self.data.shape[2] and self.last[0] is not which:
@@ -189,7 +192,11 @@ class VectorizedResiduals:
     width = 1
 
     def __init__(self, call: str, f: Callable, data: list, rows: Any, phi: Callable):
-        self.call, self.f, self.data, self.xp, self.phi = call, f, data, xp_of(rows), phi
+        self.call = call
+        self.f = f
+        self.data = data
+        self.xp = xp_of(rows)
+        self.phi = phi
 
     def part(self, at: slice) -> "VectorizedPart":
         """Return the problems of a slice."""

@@ -114,7 +114,9 @@ def system(model: LinearGaussian, data: Observations) -> ModelMatrices:
     varying = {
         _LETTER[name] for name, axes in FIELD_AXES.items() if getattr(field[_LETTER[name]], "ndim", 0) > axes
     }
-    T, Z, R = matrix_field(field["T"], m, m, xp), matrix_field(field["Z"], p, m, xp), field["R"]
+    T = matrix_field(field["T"], m, m, xp)
+    Z = matrix_field(field["Z"], p, m, xp)
+    R = field["R"]
     Q = _covariance(field["Q"], m if R is None else R.shape[-1], xp)
     if R is not None:
         Q = R @ Q @ R.mT

@@ -212,7 +212,9 @@ class ModelsOfSeries:
     regressors, are fitted alone."""
 
     def __init__(self, build: Any, start: Any, constraints: Any, series: numpy.ndarray):
-        self.total, self.start, self.constraints = len(series), start, constraints
+        self.total = len(series)
+        self.start = start
+        self.constraints = constraints
         self.errors: dict[int, DataError] = {}
         self.specified: dict[int, tuple[Any, numpy.ndarray | Observations]] = {}
         for b, y in enumerate(series):
@@ -413,5 +415,7 @@ def fit_one_series(found: list[numpy.ndarray], b: int, fit_it: Callable[..., Fit
         message[b] = str(error)
         return
     k = r.estimates.size  # one fewer than parameters where a scale is left out
-    estimates[b, :k], errors[b, :k], unconstrained[b] = r.estimates, r.standard_errors, r.unconstrained
+    estimates[b, :k] = r.estimates
+    errors[b, :k] = r.standard_errors
+    unconstrained[b] = r.unconstrained
     loglik[b], converged[b], message[b] = r.loglik, True, r.message

@@ -238,7 +238,9 @@ class _Search:
             falls = gain > GAIN and value < self.value - 0.1 * gain / 2**halved
             better = falls or abs(gradient).max() < self.size or away.any()  # the others follow
             if numpy.isfinite(value) and better and value <= self.value + 1e-9 * abs(self.value):
-                self.u, self.value, self.gradient = self.u - step, value, gradient
+                self.u = self.u - step
+                self.value = value
+                self.gradient = gradient
                 return True
             step = step / 2
         return False
@@ -367,5 +369,7 @@ def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: 
 
 def holding(error: Any, parameters: Parameters, u: numpy.ndarray, value: float) -> Exception:
     """Return the error with the last parameters attached."""
-    error.params, error.unconstrained, error.loglik = parameters.tree(u), u, -value
+    error.params = parameters.tree(u)
+    error.unconstrained = u
+    error.loglik = -value
     return error

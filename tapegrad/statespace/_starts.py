@@ -88,7 +88,9 @@ class _Searches:
     that were to a few digits."""
 
     def __init__(self, objective: ModelObjective, parameters: Parameters, settings: tuple):
-        self.objective, self.parameters, self.settings = objective, parameters, settings
+        self.objective = objective
+        self.parameters = parameters
+        self.settings = settings
         self.stops: list[Stop] = []
         self.errors: list[Exception] = []
         self.near: list[tuple[float, numpy.ndarray]] = []

@@ -53,7 +53,10 @@ class Flow:
     """The states at some times, as a function of the start and of what the right side holds."""
 
     def __init__(self, fun: Callable, times: Any, y0: Any, args: tuple, method: type, options: dict):
-        self.times, self.method, self.options, self.n = times, method, options, shape(y0)[0]
+        self.times = times
+        self.method = method
+        self.options = options
+        self.n = shape(y0)[0]
         self.first = first = Rebind((fun,), [[y0, *args]])
         with first as (functions, args):
             first.arrays = []

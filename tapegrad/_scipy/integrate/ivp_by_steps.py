@@ -356,7 +356,11 @@ class Solution(DenseSolution):
     """The interpolants of the steps: a state of each step, and the sum of the rows with their weights."""
 
     def __init__(self, steps: Any, span: Span, states: Any, rows: Any, asked: Any, mixed: bool):
-        self.steps, self.span, self.states, self.rows, self.mixed = steps, span, states, rows, mixed
+        self.steps = steps
+        self.span = span
+        self.states = states
+        self.rows = rows
+        self.mixed = mixed
         self.asked = asked  # the steps of the rows
 
     def _tracked(self) -> bool:
@@ -574,7 +578,9 @@ class IvpCall:
         """SciPy's result with its derivatives."""
         times, states, sol = solved.span.ends(), solved.ends(), solved.sol()
         whole = sol if found.sol is None else ShiftedSolution(found.sol, sol)
-        events, was, count = events[: len(self.events)], found.t_events, len(found.t)
+        events = events[: len(self.events)]
+        was = found.t_events
+        count = len(found.t)
         if events:
             at_events(found, events, sol if self.method in EXPLICIT else whole)
         if found.status == 1:

@@ -24,7 +24,11 @@ class ode(Carrier, metaclass=CarrierType):
     _theirs = itg.ode
 
     def __init__(self, f: Callable, jac: Any = None):
-        self.f, self.f_params, self.t, self._y, self.moves = f, (), 0.0, None, False
+        self.f = f
+        self.f_params = ()
+        self.t = 0.0
+        self._y = None
+        self.moves = False
         self.stiff, self.jac_params = False, ()
         of = lambda t, y: self.at(t, y, *map(bare, self.f_params))
         # (vode of SciPy 1.17 gives the parameters of f to jac)

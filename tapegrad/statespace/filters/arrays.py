@@ -166,7 +166,10 @@ class ArrayFilter:
     def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
         """Return the moments of steps begin to end, from the state before them; raise for a nonpositive
         variance."""
-        s, n, p, k = self.s, end - begin, self.data.width, mean.shape[-1] if mean.ndim > 1 else 1
+        s = self.s
+        n = end - begin
+        p = self.data.width
+        k = mean.shape[-1] if mean.ndim > 1 else 1
         with numpy.errstate(divide="ignore", invalid="ignore"):
             path = run_recursion(s, self.data, self.joseph, mean, cov, begin, end)
             found = path.whitened()

@@ -97,9 +97,13 @@ def loglik_on_arrays(
         if total is not None:
             return total
         s = s or system(model, data)
-        constants, begin, start = constants_of(s, data, is_tracked(s.T) or is_tracked(s.Z)), 0, None
+        constants = constants_of(s, data, is_tracked(s.T) or is_tracked(s.Z))
+        begin = 0
+        start = None
         if constants is not None:
-            (a, P), total, begin = constants.state(s, data), constants.loglik, constants.steps
+            (a, P) = constants.state(s, data)
+            total = constants.loglik
+            begin = constants.steps
         else:
             start = start_of(s, data)
             start = start.seen() if start else None
@@ -215,7 +219,10 @@ class Constants:
 
     def state(self, s: ModelMatrices, data: Any) -> tuple[Any, Any]:
         """Return mean and covariance for any tracked numbers of the system and the data."""
-        n, m, errors, (first, W) = self.steps, len(s.diffuse), self.errors, self._effects(s)
+        n = self.steps
+        m = len(s.diffuse)
+        errors = self.errors
+        (first, W) = self._effects(s)
         c, d, Q, H = (s.at(slice(n), name) for name in "cdQH")
         a = first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
         if type(c) is not numpy.ndarray or c.any():

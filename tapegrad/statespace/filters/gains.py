@@ -154,7 +154,9 @@ def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tupl
         U = np.concatenate(
             [np.linalg.qr(x.white[picked[:, 0], picked[:, 1], 1 : r + 1].T)[0], xp.zeros((q - r, c))]
         )
-    each, above, square = numpy.arange(c), x.white[picked[:, 0], picked[:, 1]], 0.0
+    each = numpy.arange(c)
+    above = x.white[picked[:, 0], picked[:, 1]]
+    square = 0.0
     tables, logs = [np.concatenate([-centre, xp.zeros((q, c)), eye], axis=1)[None]], [xp.zeros(1)]
 
     def add(basis: Any, used: Any, estimate: Any, root: Any) -> None:

@@ -194,7 +194,10 @@ def _drawn(
     def column(size: int) -> Callable:
         return lambda x: numpy.broadcast_to(x, (size,))[:, None]
 
-    T, Z, c, d = each("T"), each("Z"), each("c", column(m)), each("d", column(p))
+    T = each("T")
+    Z = each("Z")
+    c = each("c", column(m))
+    d = each("d", column(p))
     state_noise, noise = each("Q", _root), each("H", _root)
     x = column(m)(to_host(s.mean)) + _root(to_host(s.cov)) @ rng.standard_normal((m, draws))
     states, observations = numpy.empty((n, m, draws)), numpy.empty((n, p, draws))

@@ -206,7 +206,9 @@ def observed_given_all(
     With B = H_mo H_oo^-1 for missing and observed elements, y_m = Z_m x + d_m + B (y_o - Z_o x - d_o) + rest.
     """
     found, s = smooth(model, data, joseph), system(model, data)
-    signal, signal_cov, y = to_host(found.signal), to_host(found.signal_cov), to_host(data.raw)
+    signal = to_host(found.signal)
+    signal_cov = to_host(found.signal_cov)
+    y = to_host(data.raw)
     mean, cov = signal.copy(), signal_cov.copy()
     for t, seen in enumerate(data.rows):
         H = s.host(t, "H")

@@ -53,7 +53,9 @@ def _index(fit: Any, name: str) -> int:
 
 def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
     i = _index(fit, name)
-    target, objective, best = _Target(fit.problem, i), fit.problem.objective(), fit.unconstrained
+    target = _Target(fit.problem, i)
+    objective = fit.problem.objective()
+    best = fit.unconstrained
     values = (
         _around(fit, target, i) if values is None else numpy.sort(numpy.asarray(values, float).reshape(-1))
     )
@@ -78,7 +80,9 @@ def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
 def _around(fit: Any, target: _Target, i: int) -> numpy.ndarray:
     """Values within three standard errors; of a parameter with a constraint of its own, in the free parameter
     behind it."""
-    u, slope, spread = fit.unconstrained, target.slope(fit.unconstrained), numpy.linspace(-3.0, 3.0, 21)
+    u = fit.unconstrained
+    slope = target.slope(fit.unconstrained)
+    spread = numpy.linspace(-3.0, 3.0, 21)
     if numpy.count_nonzero(slope) > 1 or slope[i] == 0:
         return fit.estimates[i] + spread * fit.standard_errors[i]
     steps = spread * fit.standard_errors[i] / abs(slope[i])

@@ -54,7 +54,9 @@ def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
                 f"plot: ax holds {len(axes)} axes and there are {data.width} series; wanted one for each"
             )
         figure = axes[0].figure
-    y, n, found = to_host(data.raw), data.steps, prediction_of(fit, (0, data.steps + steps), exog=exog)
+    y = to_host(data.raw)
+    n = data.steps
+    found = prediction_of(fit, (0, data.steps + steps), exog=exog)
     x = numpy.r_[_axis(data.labels.places(n)), _axis(found.dates[n:])]
     means, errors = (numpy.asarray(v).reshape(n + steps, -1) for v in (found.mean, found.standard_errors))
     spans: list[tuple] = [("C0", "one-step forecast", slice(begin, n), None)]

@@ -405,7 +405,9 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         They have the form of the data. For another model they are its states, if it has `state_names`. If
         `filtered`, they are those given the data up to each step, nan where the start was still diffuse.
         """
-        described, names, form = self.problem.described, self.model.state_names, self.data.labels.frame
+        described = self.problem.described
+        names = self.model.state_names
+        form = self.data.labels.frame
         r = self.filtered
         mean, cov = (r.filtered_mean, r.filtered_cov) if filtered else (self.smoothed.mean, self.smoothed.cov)
         mean, cov = numpy.array(to_host(mean)), numpy.array(to_host(cov))
