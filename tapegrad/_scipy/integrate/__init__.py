@@ -27,6 +27,7 @@ from ..namespaces import (
     holds_tracked,
     is_recorded,
     refusal_text,
+    with_derivative_of,
 )
 from ..optimize.callback_search import ComposedFunction, Search, called_again, searched
 from .boundary import solve_bvp
@@ -199,7 +200,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
             if least <= allowed(1e-10):
                 break
     if least <= np.maximum(allowed(1e-7), epsabs):
-        return value + (best - primal_of(best)), *found[1:]
+        return with_derivative_of(value, best), *found[1:]
     raise refusal_text(
         name,
         "no rule for the derivative gives QUADPACK's integral",
@@ -220,7 +221,7 @@ def quad_vec(f, a, b, *more, args=(), **settings):
         )
     with called_again(on, pure, holds_tracked(a, b)) as (on,):
         y = over_pieces(lambda x: on(x, *args), a, b, ends, pure)
-    return found[0] + (y - primal_of(y)), *found[1:]
+    return with_derivative_of(found[0], y), *found[1:]
 
 
 def columns(v: Any) -> Any:
@@ -271,7 +272,7 @@ def tanhsinh(f, a, b, *, args=(), log=False, **settings):
             "the derivative would need a finer rule than the integral",
             "a variable in which the integrand is smooth",
         )
-    found.integral = found.integral + (y - primal_of(y))
+    found.integral = with_derivative_of(found.integral, y)
     return found
 
 
@@ -310,7 +311,7 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
                 + 0.5 * f(plain_np.float64(end), *args)
             )
             y = y if math.isinf(last) else y + 0.5 * f(plain_np.float64(final), *args)
-    found.sum = found.sum + (y - primal_of(y))
+    found.sum = with_derivative_of(found.sum, y)
     return found
 
 
@@ -404,7 +405,7 @@ def odeint(func, y0, t, args=(), *more, **settings):
             f"{run.message} Shorten the interval, or use solve_ivp with method='Radau' or 'LSODA'"
         )
     exact = np.transpose(run.y)
-    y = y + (exact - primal_of(exact))
+    y = with_derivative_of(y, exact)
     return (y, *rest) if full_output else y
 
 

@@ -26,7 +26,7 @@ from ..._transforms.rebind import once_more
 from ...implicit.sequential import run_sequentially, traces_of
 from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
-from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
+from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text, with_derivative_of
 from ..optimize.callback_search import ComposedFunction, Search
 from ..plain_values import on_plain_values
 from .ivp_adjoint import solve_with_adjoint
@@ -320,7 +320,7 @@ class SolvedSteps:
                 self.D = self.D + moved[1:]
             start, rounds = plain_np.zeros(n), rounds + 1
             # SciPy's stages obey its equations up to a tolerance, which is a constant
-            Y = shifted(known, steps.stages(self.states, self.K, slice(None)))
+            Y = with_derivative_of(known, steps.stages(self.states, self.K, slice(None)))
 
     def carry_on(self, right: RightSide) -> None:
         """The state at the end of the interval."""
@@ -396,12 +396,7 @@ class ShiftedSolution(DenseSolution):
         return self._theirs
 
     def states_at(self, t: Any) -> Any:
-        return shifted(self._theirs(bare(t)), self._ours.states_at(t))
-
-
-def shifted(value: Any, y: Any) -> Any:
-    """The value, with the derivative of y."""
-    return value + (y - primal_of(y))
+        return with_derivative_of(self._theirs(bare(t)), self._ours.states_at(t))
 
 
 # --- events: the time at which g(t, y(t)) = 0, by the theorem of implicit functions ---
@@ -426,7 +421,7 @@ def crossing(g: Any, sol: Any, t: float) -> Any:
     exact: Any = plain_np.float64(t)
     for _ in range(EVENT_NEWTON_ROUNDS):
         exact = exact - along(exact) / slope
-    return shifted(t, exact)
+    return with_derivative_of(t, exact)
 
 
 def at_events(found: Any, events: list, sol: Any) -> None:
@@ -434,7 +429,8 @@ def at_events(found: Any, events: list, sol: Any) -> None:
     times = [[crossing(g, sol, float(t)) for t in ts] for g, ts in zip(events, found.t_events, strict=True)]
     pairs = zip(times, found.y_events, strict=True)
     found.y_events = [
-        np.stack([shifted(y, sol(t)) for t, y in zip(ts, ys, strict=True)]) if ts else ys for ts, ys in pairs
+        np.stack([with_derivative_of(y, sol(t)) for t, y in zip(ts, ys, strict=True)]) if ts else ys
+        for ts, ys in pairs
     ]
     found.t_events = [np.stack(ts) if ts else t for ts, t in zip(times, found.t_events, strict=True)]
 
@@ -596,10 +592,10 @@ class IvpCall:
             states = np.concatenate([states[: count - 1], sol(end)[None]])
         if self.t_eval is None:
             found.t = times[:count] if holds_tracked(times) else found.t
-            found.y = shifted(found.y, np.transpose(states[:count]))
+            found.y = with_derivative_of(found.y, np.transpose(states[:count]))
         elif count:
             found.t = self.t_eval[:count] if holds_tracked(self.t_eval) else found.t
-            found.y = shifted(found.y, sol(found.t))
+            found.y = with_derivative_of(found.y, sol(found.t))
         found.sol = whole if self.dense_output else None
         return found
 
