@@ -51,7 +51,12 @@ def _index(fit: Any, name: str) -> int:
     return fit.names.index(name)
 
 
-def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
+def profile(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
+    """Compute the log-likelihood maximised over all other parameters, at each value of one parameter.
+
+    Without values it is computed at 21 values within three standard errors of the estimate.
+    """
+    fit = fit.origin or fit
     i = _index(fit, name)
     target = _Target(fit.problem, i)
     objective = fit.problem.objective()

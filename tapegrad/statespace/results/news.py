@@ -182,16 +182,68 @@ class News:
         return self.frame().to_string(float_format="%.6g")
 
 
-def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any, impacted: Any = None) -> News:
-    """Return the revision of the predictions of a fit."""
+def news(
+    fit: Any,
+    updated: Any,
+    start: Any = None,
+    end: Any = None,
+    exog: Any = None,
+    impact_date: Any = None,
+    impacted_variable: Any = None,
+) -> News:
+    """Split the revision of predictions by new data into what each observation adds.
+
+    Parameters
+    ----------
+    updated : array, Series, DataFrame or FitResult
+        The earlier data with new observations: further steps, values that were missing, revised values.
+        The parameters are those of this fit.
+    start, end : int or date, optional
+        The first and the last step that is predicted. The default is the steps after the earlier data, up
+        to the last of the new data.
+    exog : array of shape (k, r), optional
+        The regressors of the steps after the earlier data. If `updated` is a fit, those after its data
+        are enough.
+    impact_date : int or date, optional
+        The only step that is predicted.
+    impacted_variable : str or list of str, optional
+        The series that are predicted; by default all.
+
+    Returns
+    -------
+    News
+        Predictions before and after, and for each observation its surprise, weights and impacts.
+
+    Raises
+    ------
+    ShapeError
+        If the updated data are shorter, or have another number of series.
+    DataError
+        If they have other dates, or lack an earlier observation.
+
+    Examples
+    --------
+    >>> from tapegrad import statespace as ss
+    >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
+    >>> found = ss.fit(ss.level(), y).news([*y, 6.0], end=11)
+    >>> found.previous[:, 0].round(3), found.updated[:, 0].round(3), found.updates.news.round(3)
+    (array([4.09, 4.09]), array([5.222, 5.222]), array([1.91]))
+    """
+    if impact_date is not None:
+        start = end = impact_date
     old, new = fit.data, _later(fit.data, updated)
     n, labels = new.steps, new.labels
     first = min(old.steps, n - 1) if start is None else labels.position("news: start", start, n)
     last = max(n - 1, first) if end is None else labels.position("news: end", end, n, True)
-    names, every = [impacted] if isinstance(impacted, str) else impacted, list(labels.columns)
+    names, every = (
+        [impacted_variable] if isinstance(impacted_variable, str) else impacted_variable,
+        list(labels.columns),
+    )
     names = every if names is None else list(names)
     if not set(names) <= set(every):
-        raise ArgumentError(f"news: impacted_variable={impacted!r}; the series are {', '.join(every)}")
+        raise ArgumentError(
+            f"news: impacted_variable={impacted_variable!r}; the series are {', '.join(every)}"
+        )
     shown = [every.index(name) for name in names]
     if first > last:
         raise ArgumentError(f"news: the steps end at {last}, before their start at {first}")

@@ -40,8 +40,11 @@ def _draw_curve(axis: Any, x: Any, mean: Any, half: Any, colour: str, label: str
     axis.fill_between(x, mean - half, mean + half, color=colour, label=shaded, **SHADE)
 
 
-def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
-    """Data, one-step forecasts and forecasts, a panel for each series."""
+def plot(fit: Any, steps: int = 0, exog: Any = None, alpha: float = 0.05, ax: Any = None) -> Any:
+    """Plot the data with their one-step forecasts, and forecasts of the next `steps`.
+
+    The result is a figure of matplotlib; with `ax` it is drawn there.
+    """
     data, z = fit.data, normal_quantile(alpha)
     begin = fit.filtered.diffuse_steps
     if ax is None:
@@ -85,8 +88,8 @@ def _time(data: Any) -> str:
     return "time" if index.name is None else str(index.name)
 
 
-def plot_components(fit: Any, alpha: float) -> Any:
-    """Each part with its interval, given all data."""
+def plot_components(fit: Any, alpha: float = 0.05) -> Any:
+    """Plot the components of a structural model, or the named states, with their intervals."""
     parts, z = fit.components(), normal_quantile(alpha)
     x = _axis(fit.data.labels.places(fit.data.steps))
     figure, axes = _panels(len(parts), 1, (9.0, 1.0 + 1.9 * len(parts)), sharex=True)
@@ -103,8 +106,8 @@ def plot_components(fit: Any, alpha: float) -> Any:
     return figure
 
 
-def plot_diagnostics(fit: Any, series: int | str, lags: int) -> Any:
-    """Standardised residuals in time, their distribution, quantiles and autocorrelations."""
+def plot_diagnostics(fit: Any, series: int | str = 0, lags: int = 20) -> Any:
+    """Plot the standardised residuals of one series: series, histogram, quantiles, autocorrelations."""
     names = fit.data.labels.columns
     if isinstance(series, str) and series not in names:
         raise ArgumentError(f"plot_diagnostics: {series!r} is not a series; wanted one of {', '.join(names)}")
