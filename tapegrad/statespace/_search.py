@@ -86,12 +86,6 @@ class Curvature(Spectrum):
             )
 
 
-def newton_step(hessian: numpy.ndarray, gradient: numpy.ndarray) -> tuple[numpy.ndarray, float]:
-    """Return the step to the minimum of a quadratic function, and by how much it falls: infinity if there is
-    none."""
-    return Spectrum(hessian).step(gradient)
-
-
 class _Search:
     """The state of a search: free parameters, the objective with its derivatives, and the Newton steps so
     far."""

@@ -477,24 +477,25 @@ def completed(given: dict) -> dict:
 
 class Discrete(Distribution):
     """A family of probabilities of integers k, which are constants; derivatives are those in the parameters.
-    `cdf` and `sf`, where given, are functions of the whole part of k inside the support, which begins at
-    `first`."""
+    `cdf` and `sf`, where given, are functions of the whole part of k inside the support. It begins at `first`,
+    and ends at `last` of the parameters, if it ends; or `inside` tells it."""
 
     def __init__(
         self,
         name: str,
         shapes: str,
         logpmf: Callable,
-        inside: Callable,
         first: float = 0,
+        last: Callable | None = None,
         valid: Callable = is_positive,
+        inside: Callable | None = None,
         **functions,
     ):
         self.name = name
         self._shapes = shapes.split()
         self._logpmf = logpmf
-        self._inside = inside
-        self._first = first
+        self._first, self._last = first, last
+        self._inside = inside or self._in_range
         self.valid, self.functions = valid, completed(functions)
         FAMILIES[name] = self
 
@@ -512,6 +513,10 @@ class Discrete(Distribution):
             primal_of(array_argument(loc)),
             tuple([wide(array_argument(a)) for a in args]),
         )
+
+    def _in_range(self, k: Any, *params: Any) -> Any:
+        begun = k >= self._first
+        return begun if self._last is None else begun & (k <= self._last(*params))
 
     def knows(self, call: str) -> bool:
         return call in ("logpmf", "pmf", *self.functions)

@@ -163,8 +163,18 @@ def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tupl
         free = eye - (basis * used) @ basis.mT
         tables.append(np.concatenate([basis @ estimate - free @ centre, basis @ (root * used), free], axis=2))
 
-    above = above[:0]
-    for k in range(0, at.size, BLOCK):
+    solved = int((numpy.cumsum(numbers[at]) == count).sum())
+    if solved:
+        known = count[:solved, None]
+        used = xp.asarray((1.0 * (each < known))[:, None])
+        basis = np.where(xp.asarray(known < r)[:, :, None], U, plain)
+        rows = above * used.mT
+        equations = xp.eye(c) * (1.0 - used) - rows[:, :, 1:] @ basis * used
+        root = np.linalg.inv(equations)
+        add(basis, used, root @ rows[:, :, :1], root)
+        logs.append(np.linalg.slogdet(equations)[1])
+    above = above[: count[solved - 1] if solved else 0]
+    for k in range(solved, at.size, BLOCK):
         now, known = at[k : k + BLOCK], count[k : k + BLOCK, None]
         n, used = now.size, 1.0 * (each < known)
         here = numpy.repeat(numpy.tril(numpy.ones((n, n))), x.white.shape[1], axis=1)
