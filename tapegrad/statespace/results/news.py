@@ -20,6 +20,7 @@ from .._model import LinearGaussian
 from .._observations import Observations, as_observations
 from ..filters.smoother import smooth
 from .forecast import observed_given_all
+from .names import OtherNames
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ NAMES: dict[str, Callable[[Any], Any]] = {
 
 
 @dataclass(frozen=True)
-class News:
+class News(OtherNames):
     """The revision of predictions by new data, as `FitResult.news` returns it.
 
     Attributes
@@ -130,12 +131,7 @@ class News:
     data: Observations
     impacted: list[str]
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what statsmodels calls by this name: `total_impacts`, `weights`, `details_by_impact`, ..."""
-        return NAMES[name](self) if name in NAMES else object.__getattribute__(self, name)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *NAMES]
+    _known = NAMES  # of statsmodels
 
     def _panel(self, values: numpy.ndarray) -> Any:
         """Return (h, p) as a DataFrame of dates and series."""
