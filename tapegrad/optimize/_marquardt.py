@@ -115,10 +115,7 @@ def step_kernel(p: int, bounded: bool) -> MapKernel:
     def after(state: Any, new: Any, limits: Any, gtol: Any, maxiter: Any, eps: Any) -> tuple:
         x, g, D, packed = [state[a:b] for a, b in zip(ends, ends[1:], strict=False)]
         f, damping, growth, status, steps = [state[ends[-1] + k] for k in range(5)]
-        x1 = new[:p]
-        f1 = new[p]
-        g1 = new[p + 1 : 2 * p + 1]
-        packed1 = new[2 * p + 1 :]
+        x1, f1, g1, packed1 = new[:p], new[p], new[p + 1 : 2 * p + 1], new[2 * p + 1 :]
         bounds = (limits[:p], limits[p:]) if bounded else None
         A, A1 = symmetric(packed, p), symmetric(packed1, p)
         held = [np.zeros(p, bool) if bounds is None else at_bounds(*at, *bounds) for at in ((x, g), (x1, g1))]

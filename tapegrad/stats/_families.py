@@ -477,8 +477,8 @@ def completed(given: dict) -> dict:
 
 class Discrete(Distribution):
     """A family of probabilities of integers k, which are constants; derivatives are those in the parameters.
-    `cdf` and `sf`, where given, are functions of the whole part of k inside the support. It begins at `first`,
-    and ends at `last` of the parameters, if it ends; or `inside` tells it."""
+    `cdf` and `sf`, where given, are functions of the whole part of k inside the support. The support begins
+    at `first` and ends at `last` of the parameters, if it ends. `inside` tells another one."""
 
     def __init__(
         self,

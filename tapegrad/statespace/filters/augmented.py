@@ -131,10 +131,15 @@ def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any
     )
 
 
+def _column_lengths(X: numpy.ndarray) -> Any:
+    """Return the lengths of the columns of X (..., N, k), (..., 1, k), and 1 for a column of zeros."""
+    size = numpy.linalg.norm(X, axis=-2, keepdims=True)
+    return numpy.where(size > 0, size, 1.0)
+
+
 def _conditioned(R: numpy.ndarray, least: float) -> Any:
     """Return whether the smallest scaled singular value of R (..., r, r) exceeds this part of the largest."""
-    size = numpy.linalg.norm(R, axis=-2, keepdims=True)
-    scaled = R / numpy.where(size > 0, size, 1.0)
+    scaled = R / _column_lengths(R)
     good: Any = numpy.isfinite(scaled).all(axis=(-2, -1))
     found = numpy.linalg.svd(
         numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False
@@ -146,8 +151,7 @@ def condition(X: numpy.ndarray) -> float:
     """Return the condition number of the columns scaled to length 1; infinite where undefined."""
     if X.shape[0] < X.shape[1] or not numpy.isfinite(X).all():
         return numpy.inf
-    size = numpy.linalg.norm(X, axis=0)
-    found = numpy.linalg.svd(X / numpy.where(size > 0, size, 1.0), compute_uv=False)
+    found = numpy.linalg.svd(X / _column_lengths(X), compute_uv=False)
     return float(found[0] / found[-1]) if found[-1] > 0 else numpy.inf
 
 
@@ -321,23 +325,20 @@ def noise_free_rows(
     1, and the lengths before."""
     q, rows, at = A.shape[1], [numpy.zeros((0, A.shape[1]))], []
     for t in range(data.steps):
-        if s.predict_first:
-            A = s.host(t, "T") @ A
+        if t or s.predict_first:
+            A = s.host(t if s.predict_first else t - 1, "T") @ A
         if data.rows[t]:
             rows.append(s.host(t, "Z")[data.rows[t]] @ A)
             at += [(t, i) for i in data.rows[t]]
         if len(at) >= enough or t + 1 == data.steps:
             enough *= 2
             X = numpy.concatenate(rows)
-            size = numpy.linalg.norm(X, axis=0)
-            size = numpy.where(size > 0, size, 1.0)
+            size = _column_lengths(X)
             _, found, V = numpy.linalg.svd(X / size, full_matrices=len(X) < q)
             found = numpy.concatenate([found, numpy.zeros(q - found.size)])
             if found[-1] * DIFFUSE_CONDITION >= found[0] > 0:
                 break
-        if not s.predict_first and t + 1 < data.steps:
-            A = s.host(t, "T") @ A
-    return X, numpy.array(at, int).reshape(-1, 2), found, V, size
+    return X, numpy.array(at, int).reshape(-1, 2), found, V, size[0]
 
 
 def _dropped(s: ModelMatrices, steps: int, A: numpy.ndarray) -> int | None:
