@@ -50,7 +50,7 @@ def kernel_of_model(
     maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
     steps = head.steps if head else 0
     k = parameters.start.size
-    (init, step) = parts
+    init, step = parts
     constants = head is None or (head.constants is not None and steps * p.layout.states <= TRACED)
     if name is None or p.begins is not None or not constants or None in [key for *_, key in maps]:
         raise NotCompiled("its name would have to hold functions or data")

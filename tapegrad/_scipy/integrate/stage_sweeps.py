@@ -249,7 +249,7 @@ class StageSweep:
         adjoint = ends[..., -1, :]
         terms = dict.fromkeys(self.moving[1:], 0.0)
         for k in reversed(range(len(B))):
-            (Y, K) = self.stages(k, out[0], xs, quick)
+            Y, K = self.stages(k, out[0], xs, quick)
             after = adjoint
             row = self.rows.get(k)
             pulled: list = []

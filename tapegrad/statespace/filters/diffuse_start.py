@@ -101,7 +101,7 @@ def loglik_on_arrays(
         begin = 0
         start = None
         if constants is not None:
-            (a, P) = constants.state(s, data)
+            a, P = constants.state(s, data)
             total = constants.loglik
             begin = constants.steps
         else:
@@ -222,7 +222,7 @@ class Constants:
         n = self.steps
         m = len(s.diffuse)
         errors = self.errors
-        (first, W) = self._effects(s)
+        first, W = self._effects(s)
         c, d, Q, H = (s.at(slice(n), name) for name in "cdQH")
         a = first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
         if type(c) is not numpy.ndarray or c.any():
