@@ -29,7 +29,15 @@ from .._core.arrays import copy_with_layout, is_array, xp_of
 from .._core.errors import ArgumentError, NoRuleError, callers_line, heard, take_back
 from .._core.foreign import argument
 from .._core.lent_memory import lend
-from .._core.primitive import RECORDED, SAMPLED, holds_variable, is_tracked, layout_of, values_of
+from .._core.primitive import (
+    RECORDED,
+    SAMPLED,
+    holds_variable,
+    is_tracked,
+    layout_of,
+    primal_of,
+    values_of,
+)
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.trees import nested, tree_map
@@ -162,6 +170,11 @@ def bare(x: Any) -> Any:
 
 
 CASTS: dict = {}  # (function or class, places of complex arguments) -> does SciPy cast one to real?
+
+
+def with_derivative_of(value: Any, y: Any) -> Any:
+    """Return the value, with the derivative of y."""
+    return value + (y - primal_of(y))
 
 
 def keep_imaginary_parts(f: Any, name: str, run: Callable, args: tuple, kwargs: dict) -> None:

@@ -10,10 +10,9 @@ import numpy as plain_np
 from numpy.polynomial import polyutils
 
 from .. import numpy as np
-from .._core.primitive import primal_of
 from .._dispatch.faces import faces_of, is_function
 from .followed import FollowedObject, Follower, FunctionOverlay
-from .namespaces import SciPyNamespace, bare, holds_tracked
+from .namespaces import SciPyNamespace, bare, holds_tracked, with_derivative_of
 
 
 def untrimmed(seq: Any) -> Any:
@@ -43,7 +42,7 @@ def mapdomain(x, old, new):
 def matrix_eigenvalues(m: Any) -> Any:
     """As NumPy gives them, real or in exact pairs, which are sorted afterwards."""
     y, found = np.linalg.eigvals(m), plain_np.linalg.eigvals(bare(m))
-    y = found + (y - primal_of(y))
+    y = with_derivative_of(found, y)
     return y if found.dtype.kind == "c" else y.real
 
 

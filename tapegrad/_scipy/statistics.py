@@ -31,7 +31,7 @@ from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
 from ..stats._families import CALLS, log1mexp
 from .followed import Follower
-from .namespaces import SciPyNamespace
+from .namespaces import SciPyNamespace, with_derivative_of
 
 STATS = SciPyNamespace(scipy.stats, listed=False)
 
@@ -173,7 +173,7 @@ def bivariate_tail(h: Any, k: Any, r: Any) -> Any:
             f"scipy.stats.multivariate_normal.cdf: the correlation {plain[2]!r} is too near to 1 or -1 for a "
             "derivative"
         )
-    return value + (y - primal_of(y))
+    return with_derivative_of(value, y)
 
 
 FOLLOWED.leaf(scipy.stats.shapiro.__wrapped__, lambda x: _morestats.ShapiroResult(*shapiro(x)))

@@ -73,13 +73,11 @@ class BatchState:
     matrix: str  # the matrix that is returned
 
     def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
-        self.value_and_grad, self.xp, self.gtol, self.maxiter, self.dtype = (
-            value_and_grad,
-            xp,
-            gtol,
-            maxiter,
-            X.dtype,
-        )
+        self.value_and_grad = value_and_grad
+        self.xp = xp
+        self.gtol = gtol
+        self.maxiter = maxiter
+        self.dtype = X.dtype
         self.eps = float(np.finfo(X.dtype).eps)
         p, n = X.shape
         self.which = xp.arange(n)
@@ -194,7 +192,7 @@ class Newton(BatchState):
         good = xp.isfinite(H).all(axis=(1, 2))
         kept = chosen[good]
         if len(kept):
-            H = 0.5 * (H[good] + H[good].swapaxes(1, 2))
+            H = 0.5 * (H[good] + H[good].mT)
             self.H[kept] = H
             D = self.D[kept]
             self.w[kept], self.Q[kept] = symmetric_eigenpairs(H / (D[:, :, None] * D[:, None, :]), xp)
@@ -210,7 +208,7 @@ class Newton(BatchState):
     def step(self) -> tuple:
         """Return (step, expected gain, shift)."""
         xp, w, radius = self.xp, self.w, self.radius
-        a = batched_matvec(self.Q.swapaxes(1, 2), self.g / self.D)
+        a = batched_matvec(self.Q.mT, self.g / self.D)
         scale = row_maximum(w)
         least = w.shape[1] * self.eps * scale + 1e-300
         shift = xp.maximum(least - w[:, 0], 0.0)
@@ -241,12 +239,10 @@ class Newton(BatchState):
         remainder r is half the third derivative applied to s twice. The step s - (H + shift)^-1 r follows the
         valley to second order."""
         h = g / self.D
-        r = batched_matvec(self.Q.swapaxes(1, 2), h - self.g / self.D) - self.w * batched_matvec(
-            self.Q.swapaxes(1, 2), s
-        )
+        r = batched_matvec(self.Q.mT, h - self.g / self.D) - self.w * batched_matvec(self.Q.mT, s)
         c = -r / (self.w + shift[:, None])
         c = self.xp.where(abs(c) <= BEND * self.xp.sqrt(row_dot(s, s))[:, None], c, 0.0)
-        expected = f + row_dot(batched_matvec(self.Q.swapaxes(1, 2), h) + 0.5 * self.w * c, c)
+        expected = f + row_dot(batched_matvec(self.Q.mT, h) + 0.5 * self.w * c, c)
         return batched_matvec(self.Q, c), expected
 
     def advance(self) -> None:
@@ -309,7 +305,9 @@ class Bfgs(BatchState):
         self.B = xp.broadcast_to(xp.eye(p), (n, p, p)).copy()
         self.fresh = xp.ones(n, bool)  # B is still the identity
         self.d, self.slope, self.t = xp.zeros((n, p)), xp.zeros(n), xp.zeros(n)
-        self.low, self.high, self.tries = xp.zeros(n), xp.zeros(n), xp.zeros(n, int)
+        self.low = xp.zeros(n)
+        self.high = xp.zeros(n)
+        self.tries = xp.zeros(n, int)
         self.idle = xp.zeros(n, int)  # consecutive steps with neither a lower value nor half the gradient
         self.lowest, self.calmest = self.f.copy(), row_maximum(self.g)
         with np.errstate(all="ignore"):
@@ -388,5 +386,5 @@ class Bfgs(BatchState):
         By = batched_matvec(B, y)
         cross = By[:, :, None] * s[:, None, :] / sy[:, None, None]
         outer = s[:, :, None] * s[:, None, :] * ((1 + row_dot(y, By) / sy) / sy)[:, None, None]
-        self.B[at] = B - cross - cross.swapaxes(1, 2) + outer
+        self.B[at] = B - cross - cross.mT + outer
         self.fresh[at] = False

@@ -5,6 +5,7 @@ the interior point left it. So an inequality has the weight multiplier by gap, a
 active. Where both are small, the solution is not differentiated."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -72,7 +73,9 @@ class KktSystem:
         low, high = (-plain_np.inf, plain_np.inf) if bounds is None else (bounds.lb, bounds.ub)
         low, high = [plain_np.broadcast_to(plain_np.asarray(b, float), n) for b in (low, high)]
         self.below, self.above = [plain_np.flatnonzero(plain_np.isfinite(b)) for b in (low, high)]
-        self.bounds, self.low, self.high = (low, high), low[self.below], high[self.above]
+        self.bounds = (low, high)
+        self.low = low[self.below]
+        self.high = high[self.above]
         sizes = [flatten_result(g(flat(flat.start), *params)).size for g in constraints]
         limits = [
             plain_np.concatenate(
@@ -150,16 +153,16 @@ class SparseSystem:
         """Find the pattern, which is symmetric, and its colours."""
         self.known: tuple = (None, None)  # an operator, and its factor
         u, multipliers, lower, upper = start
-        n, m, fixed = u.size, multipliers.size, load("tapegrad.sparse._renewed").FixedPattern
+        n = u.size
+        m = multipliers.size
+        fixed = load("tapegrad.sparse._renewed").FixedPattern
         a, b = fixed("hessian", kkt.lagrangian, u, multipliers, rest=(functions, *params)).places
         parts = [(a, b)]
         if m:
             c, d = fixed("jacobian", kkt.constraints, u, rest=(functions[1:], params)).places
             parts += [(n + c, d), (d, n + c)]
-        bounded, number = (
-            plain_np.concatenate([kkt.below, kkt.above]),
-            n + m + plain_np.arange(lower.size + upper.size),
-        )
+        bounded = plain_np.concatenate([kkt.below, kkt.above])
+        number = n + m + plain_np.arange(lower.size + upper.size)
         every = plain_np.arange(n + m + number.size)
         parts += [(bounded, number), (number, bounded), (every, every)]
         rows, columns = [plain_np.concatenate([p[k] for p in parts]) for k in (0, 1)]
@@ -249,17 +252,15 @@ def constrained_minimum(
     )
 
 
+@dataclass(eq=False)
 class ConstrainedMinimum:
     """What `constrained_minimum` returns."""
 
-    def __init__(self, functions: tuple, limits: list, bounds: Any, options: dict, multipliers: bool):
-        self.functions, self.limits, self.bounds, self.options, self.multipliers = (
-            functions,
-            limits,
-            bounds,
-            options,
-            multipliers,
-        )
+    functions: tuple
+    limits: list
+    bounds: Any
+    options: dict
+    multipliers: bool
 
     @entry
     def __call__(self, x0: Any, *params: Any) -> Any:
@@ -286,11 +287,13 @@ SHADOW_MAKERS[ConstrainedMinimum] = lambda shadow, x: ConstrainedMinimum(
 )
 
 
+@dataclass
 class InteriorPoint:
     """Ipopt as a solver of the KKT system."""
 
-    def __init__(self, kkt: KktSystem, limits: list, options: dict):
-        self.kkt, self.limits, self.options = kkt, limits, options
+    kkt: KktSystem
+    limits: list
+    options: dict
 
     def __call__(self, F: Callable, w: tuple, functions: tuple, *params: Any) -> tuple:
         kkt, box = self.kkt, scipy.optimize.Bounds(*self.kkt.bounds)

@@ -41,7 +41,10 @@ class Constraints:
     """
 
     def __init__(self, call: str, flat: FlatStart, given: Any, sparse: bool, second: bool):
-        self.call, self.flat, self.takes_sparse, self.second = call, flat, sparse, second
+        self.call = call
+        self.flat = flat
+        self.takes_sparse = sparse
+        self.second = second
         self.sparse = False  # whether one Jacobian is sparse
         self.given = [
             self.converted(c)

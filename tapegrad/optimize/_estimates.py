@@ -81,8 +81,14 @@ class Estimates:
     ):
         """`objective(u)` gives value and gradient, `objective.hessian(u)` the curvature; both are divided by
         `scale`."""
-        self._flat, self._objective, self._held, self._scale = flat, objective, held, scale
-        self.x, self.flat, self.names, self.degrees_of_freedom = flat(u), np.array(u, float), names, degrees
+        self._flat = flat
+        self._objective = objective
+        self._held = held
+        self._scale = scale
+        self.x = flat(u)
+        self.flat = np.array(u, float)
+        self.names = names
+        self.degrees_of_freedom = degrees
         self.cov = np.full((u.size, u.size), np.nan)
         free = np.flatnonzero(~held)
         self.cov[np.ix_(free, free)] = inverse_of(objective.curvature(u)[np.ix_(free, free)] / scale)
@@ -214,7 +220,11 @@ class Profile:
     def __init__(
         self, objective: Any, u: np.ndarray, errors: np.ndarray, scale: float, rise: float, names: list
     ):
-        self.objective, self.u, self.scale, self.rise, self.names = objective, u, scale, rise, names
+        self.objective = objective
+        self.u = u
+        self.scale = scale
+        self.rise = rise
+        self.names = names
         self.errors = np.where(np.isfinite(errors), errors, np.maximum(abs(u), 1.0))
         self.held = np.isnan(errors)
         self.least = objective(u)[0] / scale
@@ -288,11 +298,12 @@ class Profile:
         return side * np.inf
 
 
+@dataclass
 class Losses:
     """The sum of phi over residuals as an objective; phi is half the square, or a robust loss."""
 
-    def __init__(self, values: Values, phi: Callable):
-        self.values, self.phi = values, phi
+    values: Values
+    phi: Callable
 
     def weighted(self, u: np.ndarray) -> tuple:
         r = self.values(u)
@@ -312,11 +323,12 @@ class Losses:
         return self.curvature(u) + self.values.hessian(u, slope) if finite else np.eye(u.size)
 
 
+@dataclass
 class Likelihood:
     """A function that was minimised, as minus a log-likelihood."""
 
-    def __init__(self, objective: Any, bounds: Any):
-        self.objective, self.bounds = objective, bounds
+    objective: Any
+    bounds: Any
 
     def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         b = self.bounds

@@ -50,15 +50,13 @@ def sparse_gauss_newton(
     cholesky = load("tapegrad.sparse._cholesky").cholesky
     at = NormalEquations(values, jacobian, phi, start)
     at.differentiate()
-    damping, growth, D, evaluations, jacobians, status, steps = (
-        FIRST_DAMPING,
-        2.0,
-        at.diagonal,
-        1,
-        1,
-        LIMIT,
-        0,
-    )
+    damping = FIRST_DAMPING
+    growth = 2.0
+    D = at.diagonal
+    evaluations = 1
+    jacobians = 1
+    status = LIMIT
+    steps = 0
     if at.cosine <= gtol or at.cost == 0:
         status, maxiter = GRADIENT, 0
     while steps < maxiter:
@@ -70,11 +68,9 @@ def sparse_gauss_newton(
             s = np.zeros_like(at.x)
         new = NormalEquations(values, jacobian, phi, at.x + s)
         evaluations += 1
-        expected, gain, noise = (
-            -float(s @ (at.g + 0.5 * (at.A @ s))),
-            at.cost - new.cost,
-            NOISE * EPS * at.cost,
-        )
+        expected = -float(s @ (at.g + 0.5 * (at.A @ s)))
+        gain = at.cost - new.cost
+        noise = NOISE * EPS * at.cost
         short = damping < 1 and D @ s**2 <= SHORT_STEP**2 * (D @ new.x**2)
         hidden = expected <= SMALL_GAIN * at.cost and new.cost <= (1 + SMALL_GAIN) * at.cost
         taken = bool(gain > max(1e-4 * expected, noise))

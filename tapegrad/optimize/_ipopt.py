@@ -214,7 +214,10 @@ class IpoptRun:
         """Return the point in the library of the unknowns."""
         key = u.tobytes()
         if key != self.key:
-            self.key, self.x, self.known, self.filled = key, self.problem.place(u), None, False
+            self.key = key
+            self.x = self.problem.place(u)
+            self.known = None
+            self.filled = False
         return self.x
 
     def evaluated(self, u: np.ndarray) -> tuple:

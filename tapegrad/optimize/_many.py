@@ -249,7 +249,7 @@ def _inverse(xp: Any, H: Any) -> Any:
     w, Q = symmetric_eigenpairs(H, xp)
     definite = w[:, 0] > w.shape[1] * np.finfo(float).eps * abs(w).max(axis=1)
     w = xp.where(definite[:, None], w, np.nan)
-    return (Q / w[:, None, :]) @ Q.swapaxes(1, 2)
+    return (Q / w[:, None, :]) @ Q.mT
 
 
 def start_columns(X0: Any, call: str = "minimize_many", single: str = "minimize") -> tuple:
@@ -325,12 +325,13 @@ def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> 
     return likelihood(one, missing="step", invalid="nan"), data
 
 
+@dataclass
 class KernelProblem:
     """A kernel and its data; each problem may have data of its own."""
 
-    def __init__(self, kernel: GeneratedKernel, data: Any):
-        self.kernel, self.data = kernel, data
-        self.last: tuple = (None, None)
+    kernel: GeneratedKernel
+    data: Any
+    last: tuple = (None, None)
 
     def of(self, which: Any) -> Any:
         if self.data.ndim < 3 or len(which) == self.data.shape[2]:
@@ -346,11 +347,12 @@ class KernelProblem:
         return self.kernel.hessian(X, self.of(which))
 
 
+@dataclass
 class VectorizedProblem:
     """A differentiable function of the whole batch; value b depends on column b of the parameters alone."""
 
-    def __init__(self, f: Callable, args: list):
-        self.f, self.args = f, args
+    f: Callable
+    args: list
 
     def of(self, which: Any) -> list:
         return [a[..., which] if a.ndim else a for a in self.args]

@@ -184,9 +184,7 @@ def minimize_flat(
     if "status" not in result:  # SciPy leaves it away where the bounds fix all unknowns
         result.status = int(not result.success)
     result.flat = np.asarray(result.x)
-    result.evaluations, result.hessians, result.products = (
-        objective.evaluations,
-        objective.hessians,
-        objective.products,
-    )
+    result.evaluations = objective.evaluations
+    result.hessians = objective.hessians
+    result.products = objective.products
     return result

@@ -52,7 +52,9 @@ class Objective:
 
     def __init__(self, f: Callable, x: Any, args: tuple = (), call: str = "minimize"):
         self.flat = FlatStart(call, x)
-        self.restore, self.place, self.start = self.flat.restore, self.flat.place, self.flat.start
+        self.restore = self.flat.restore
+        self.place = self.flat.place
+        self.start = self.flat.start
         restore = self.restore
         # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
         # function. `_f` must therefore capture no object that leads to them.

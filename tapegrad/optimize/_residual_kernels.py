@@ -4,6 +4,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -159,7 +160,10 @@ class CompiledPart:
     """The data (d, N, b) of some problems, and their kernel."""
 
     def __init__(self, whole: CompiledResiduals, data: Any):
-        self.whole, self.data, self.last, self.counts = whole, data, (None, data), 0
+        self.whole = whole
+        self.data = data
+        self.last = (None, data)
+        self.counts = 0
 
     def __call__(self, X: Any, which: Any) -> tuple:
         if len(which) != self.data.shape[2] and self.last[0] is not which:
@@ -188,18 +192,24 @@ class VectorizedResiduals:
     width = 1
 
     def __init__(self, call: str, f: Callable, data: list, rows: Any, phi: Callable):
-        self.call, self.f, self.data, self.xp, self.phi = call, f, data, xp_of(rows), phi
+        self.call = call
+        self.f = f
+        self.data = data
+        self.xp = xp_of(rows)
+        self.phi = phi
 
     def part(self, at: slice) -> "VectorizedPart":
         """Return the problems of a slice."""
         return VectorizedPart(self, [a[..., at] if a.ndim else a for a in self.data])
 
 
+@dataclass
 class VectorizedPart:
     """The data of some problems, and their residuals."""
 
-    def __init__(self, whole: VectorizedResiduals, data: list):
-        self.whole, self.data, self.counts = whole, data, 0
+    whole: VectorizedResiduals
+    data: list
+    counts: int = 0
 
     def __call__(self, X: Any, which: Any) -> tuple:
         whole, p = self.whole, len(X)

@@ -7,6 +7,7 @@ from typing import Any
 from .._core.errors import ArgumentError
 from ._observations import Observations
 from ._problem import Prior
+from .results.names import OtherNames
 from .results.result import FitResult, maximise
 
 # Arguments of statsmodels' `fit`, and its models' attributes: what to write here.
@@ -25,16 +26,14 @@ REPLACED = {
 
 
 @dataclass(frozen=True)
-class BoundModel:
+class BoundModel(OtherNames):
     """A model together with its data, as `sarimax`, `var` and `dynamic_factor` return it."""
 
     model: Any
     data: Observations
 
-    def __getattr__(self, name: str) -> Any:
-        if name in REPLACED:
-            raise AttributeError(f"the model has no {name!r}; write {REPLACED[name]}")
-        return object.__getattribute__(self, name)
+    _noun = "the model"
+    _replaced = REPLACED
 
     def __repr__(self) -> str:
         return f"{self.model.title} of {self.data.steps} steps"

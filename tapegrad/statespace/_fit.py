@@ -9,7 +9,7 @@ import numpy
 from .._core.errors import ArgumentError, DataError
 from .._core.scope import entry
 from ._model import LinearGaussian
-from ._observations import Observations
+from ._observations import as_observations
 from ._parameters import Parameters
 from ._problem import FitProblem, Prior
 from .models.sums import Structural
@@ -90,7 +90,7 @@ def fit(
     (array([0.714048, 0.616082]), array([0.508658, 0.568061]))
     """
     require_function("fit", build, y)
-    data = y if isinstance(y, Observations) else Observations(y)
+    data = as_observations(y)
     if not data.count:
         raise DataError(f"fit: all {data.steps} observations are missing (nan); there is nothing to fit")
     prior = None if prior is None else Prior(prior)

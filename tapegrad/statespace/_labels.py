@@ -69,8 +69,9 @@ class Labels:
             else None
         )
         if following is not None and not following.equals(index):
-            asked, wanted = (" to ".join([date_text(x[k]) for k in (0, -1)]) for x in (index, following))
-            raise DataError(f"{call}: exog is for {asked}, and the steps ahead are {wanted}")
+            raise DataError(
+                f"{call}: exog is for {span_text(index)}, and the steps ahead are {span_text(following)}"
+            )
 
     def position(self, call: str, where: Any, n: int, end: bool = False) -> int:
         """Return the number of the step at a place: a number, negative from the end, or a date, also after
@@ -97,10 +98,7 @@ class Labels:
                 f"{call}={where!r}: {error}; wanted a number or a date of the form of y's index"
             ) from error
         if first >= last:
-            raise DataError(
-                f"{call}={where!r}: no step has this date; y has {date_text(self.index[0])} to "
-                f"{date_text(self.index[-1])}"
-            )
+            raise DataError(f"{call}={where!r}: no step has this date; y has {span_text(self.index)}")
         return last - 1 if end else first
 
     def continued(self, call: str, new: "Labels", steps: int) -> Any:
@@ -117,15 +115,11 @@ class Labels:
         else:
             good = following.equals(new.index)
         if not good:
-            asked = " to ".join([date_text(new.index[k]) for k in (0, -1)])
+            asked = span_text(new.index)
             other = [_step(x) for x in (self.index, new.index) if is_dates(x)]
             if len(other) == 2 and None not in other and other[0] != other[1]:
                 asked += f" in steps of {other[1].freqstr}, not {other[0].freqstr}"
-            wanted = (
-                ""
-                if following is None
-                else f", and the next steps are {' to '.join([date_text(following[k]) for k in (0, -1)])}"
-            )
+            wanted = "" if following is None else f", and the next steps are {span_text(following)}"
             raise DataError(f"{call}: y is for {asked}; the data end at {date_text(self.index[-1])}{wanted}")
         steps_of = [x.freq for x in (following, new.index) if is_dates(x) and x.freq is not None]
         if len(steps_of) == 2 and steps_of[0] != steps_of[1]:
@@ -144,7 +138,7 @@ class Labels:
         step = _step(index)
         if step is None or index[0] + (len(index) - 1) * step != index[-1]:
             warn_user(
-                f"the dates of y, {date_text(index[0])} to {date_text(index[-1])}, have no constant step, "
+                f"the dates of y, {span_text(index)}, have no constant step, "
                 "and every row counts as one step. If dates are missing, make their values nan: y.asfreq('MS'), "
                 "or y.reindex(pd.period_range(...)) for periods",
                 UserWarning,
@@ -201,6 +195,11 @@ def _is_count(index: Any) -> bool:
 def date_text(place: Any) -> str:
     """Return a position on the time axis as text, without hours that are zero."""
     return str(place).removesuffix(" 00:00:00")
+
+
+def span_text(index: Any) -> str:
+    """Return the first and the last position on the time axis as text."""
+    return f"{date_text(index[0])} to {date_text(index[-1])}"
 
 
 def _following(index: Any, steps: int) -> Any:

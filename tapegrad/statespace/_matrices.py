@@ -15,7 +15,7 @@ from .._core.scope import OPEN
 from .._core.variable import Variable
 from .._transforms.tape import value
 from ._model import FIELD_AXES, LinearGaussian, RegressionOffset, Start
-from ._observations import Observations, as_given
+from ._observations import Observations, as_given, as_observations
 
 
 @dataclass
@@ -46,7 +46,8 @@ class ModelMatrices:
         name (`step_kernel.REGRESSOR`)."""
         return self.inputs[name[0]].X if len(name) > 1 else getattr(self, name)
 
-    def at(self, t: int, name: str) -> Any:
+    def at(self, t: int | slice, name: str) -> Any:
+        """Return a field at a step, or at some steps; one that does not vary stands for all of them."""
         field = getattr(self, name)
         return field[t] if name in self.varying else field
 
@@ -79,7 +80,7 @@ def call_data(call: str, model: LinearGaussian, y: Any) -> Observations:
             f"{call}: the model is a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) "
             f"gives, and then the data"
         )
-    return y if isinstance(y, Observations) else Observations(y)
+    return as_observations(y)
 
 
 def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str, Any], int]:
@@ -113,10 +114,12 @@ def system(model: LinearGaussian, data: Observations) -> ModelMatrices:
     varying = {
         _LETTER[name] for name, axes in FIELD_AXES.items() if getattr(field[_LETTER[name]], "ndim", 0) > axes
     }
-    T, Z, R = matrix_field(field["T"], m, m, xp), matrix_field(field["Z"], p, m, xp), field["R"]
+    T = matrix_field(field["T"], m, m, xp)
+    Z = matrix_field(field["Z"], p, m, xp)
+    R = field["R"]
     Q = _covariance(field["Q"], m if R is None else R.shape[-1], xp)
     if R is not None:
-        Q = R @ Q @ np.swapaxes(R, -1, -2)
+        Q = R @ Q @ R.mT
         varying = varying - {"R"} | ({"Q"} if "R" in varying else set())
     mean, cov, diffuse = _first_state(model.start, T, Q, field["c"], bool(varying & {"T", "Q", "c"}), m, data)
     H = _covariance(field["H"], p, xp)
@@ -349,4 +352,4 @@ def _covariance(x: Any, k: int, xp: ModuleType) -> Any:
     The derivative is then symmetric."""
     if x.ndim < 2:
         return x * xp.eye(k)
-    return x if k == 1 else (x + np.swapaxes(x, -1, -2)) * 0.5
+    return x if k == 1 else (x + x.mT) * 0.5

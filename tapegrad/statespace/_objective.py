@@ -48,7 +48,9 @@ def kernel_of_model(
     head: Any = p.numbers.head
     parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
     maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
-    steps, k, (init, step) = head.steps if head else 0, parameters.start.size, parts
+    steps = head.steps if head else 0
+    k = parameters.start.size
+    init, step = parts
     constants = head is None or (head.constants is not None and steps * p.layout.states <= TRACED)
     if name is None or p.begins is not None or not constants or None in [key for *_, key in maps]:
         raise NotCompiled("its name would have to hold functions or data")
@@ -104,7 +106,10 @@ class AffineObjective:
     way = ", affine in the parameters"
 
     def __init__(self, p: ModelPattern, kernel: Recursion, build: Callable, offset: float, u: numpy.ndarray):
-        self.pattern, self.kernel, self.build, self.offset = p, kernel, build, offset + p.begun
+        self.pattern = p
+        self.kernel = kernel
+        self.build = build
+        self.offset = offset + p.begun
         self.parameters, self.numbers = p.numbers.parameters, AffineNumbers(p, build, u)
         self._values(u + 0.1 * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size))))
 
@@ -165,7 +170,10 @@ class ModelObjective(Objective):
             return self._less_prior(loglik_on_arrays(build(params), data, joseph), params, prior)
 
         super().__init__(negative, data.xp.asarray(parameters.start), (build, prior, Const(data)))
-        self.offset, self.count, self._parameters, self._joseph = offset, data.count, parameters, joseph
+        self.offset = offset
+        self.count = data.count
+        self._parameters = parameters
+        self._joseph = joseph
         self._on_arrays = self._f
         self.pattern: Any = None
         self.lowest = numpy.inf, self.start  # the lowest value so far, and its point

@@ -143,6 +143,11 @@ class Observations(LibraryBound):
         return self.labels.frame(values[:, 0] if self.labels.single and self.width == 1 else values, index)
 
 
+def as_observations(y: Any) -> Observations:
+    """Return the data after the checks, which data that had them pass as they are."""
+    return y if isinstance(y, Observations) else Observations(y)
+
+
 def _with_gaps(y: Any) -> Any:
     """Return the user's data, with nan where a mask or pandas marks missing values."""
     if isinstance(y, numpy.ma.MaskedArray):

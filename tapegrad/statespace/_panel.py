@@ -15,7 +15,7 @@ from ._bound_model import BoundModel
 from ._fit import fit, require_function, require_model
 from ._labels import Labels
 from ._model import LinearGaussian
-from ._observations import Observations
+from ._observations import Observations, as_observations
 from ._parameters import Parameters
 from ._problem import FitProblem
 from ._search import NEARLY_ONE
@@ -212,7 +212,9 @@ class ModelsOfSeries:
     regressors, are fitted alone."""
 
     def __init__(self, build: Any, start: Any, constraints: Any, series: numpy.ndarray):
-        self.total, self.start, self.constraints = len(series), start, constraints
+        self.total = len(series)
+        self.start = start
+        self.constraints = constraints
         self.errors: dict[int, DataError] = {}
         self.specified: dict[int, tuple[Any, numpy.ndarray | Observations]] = {}
         for b, y in enumerate(series):
@@ -242,7 +244,7 @@ class ModelsOfSeries:
 
         The first is made after all checks of the model that `fit` makes."""
         model, y = self.specified[b]
-        data = y if isinstance(y, Observations) else Observations(y)
+        data = as_observations(y)
         try:
             if not isinstance(model, Structural):
                 return model.problem(data, self.start, self.constraints, False, None)
@@ -413,5 +415,7 @@ def fit_one_series(found: list[numpy.ndarray], b: int, fit_it: Callable[..., Fit
         message[b] = str(error)
         return
     k = r.estimates.size  # one fewer than parameters where a scale is left out
-    estimates[b, :k], errors[b, :k], unconstrained[b] = r.estimates, r.standard_errors, r.unconstrained
+    estimates[b, :k] = r.estimates
+    errors[b, :k] = r.standard_errors
+    unconstrained[b] = r.unconstrained
     loglik[b], converged[b], message[b] = r.loglik, True, r.message

@@ -81,9 +81,7 @@ class Parameters:
         for name, x, rule, labels in self._whole:
             held = known[name]
             free = numpy.isnan(held)
-            self.fixed |= {
-                label: float(v) for label, v in zip(labels, held, strict=True) if not numpy.isnan(v)
-            }
+            self.fixed |= {label: float(held[k]) for k, label in enumerate(labels) if not free[k]}
             shape, self._moving[name] = x.shape, free
             if not free.all():
                 rule, shape = partly_fixed(rule, held, x.shape, labels), (int(free.sum()),)
@@ -167,7 +165,7 @@ class Parameters:
     def flat(self, u: Any) -> Any:
         """Return the constrained parameters that are not fixed, in the order of `names`."""
         whole = np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
-        return whole[self._free] if self.fixed else whole
+        return whole[numpy.flatnonzero(numpy.concatenate([*self._moving.values()]))] if self.fixed else whole
 
     def derivative(self, u: numpy.ndarray, xp: Any = numpy) -> numpy.ndarray:
         """Return the derivative of `flat` by u.
@@ -185,11 +183,6 @@ class Parameters:
     def process(self) -> numpy.ndarray:
         """Return which free parameters are partial autocorrelations of a stationary or invertible process."""
         return numpy.array([c.name in ("stationary()", "invertible()") for c in self.constraint_of], bool)
-
-    @property
-    def _free(self) -> numpy.ndarray:
-        labels = [label for *_, labels in self._whole for label in labels]
-        return numpy.flatnonzero([label not in self.fixed for label in labels])
 
 
 def values_of_blocks(u: Any, blocks: Sequence[tuple]) -> dict[str, Any]:
@@ -210,10 +203,8 @@ def tree_of(u: Any, blocks: Sequence[tuple], keyed: bool) -> Any:
 def parameters_from(stored: dict[str, Any]) -> Parameters:
     """Return parameters from plain data."""
     blocks = stored["blocks"]
-    start, rules = (
-        {name: x for name, x, *_ in blocks},
-        {name: constraint_named(rule) for name, _, rule, _ in blocks},
-    )
+    start = {name: x for name, x, *_ in blocks}
+    rules = {name: constraint_named(rule) for name, _, rule, _ in blocks}
     found = Parameters(start, rules, {name: labels for name, *_, labels in blocks}, stored["fixed"])
     found.keyed = stored["keyed"]
     return found

@@ -155,7 +155,9 @@ class AffineNumbers:
         """Return theta with the log-likelihood of the first steps, and their derivatives by v.
 
         The third result is a function from weights to the second derivatives of weights @ theta."""
-        p, here, state = self.pattern, self.here, self.regression and RegressedState(self.regression, v)
+        p = self.pattern
+        here = self.here
+        state = self.regression and RegressedState(self.regression, v)
         begun, by = (state.begun, state.jacobian) if state else (numpy.zeros(1), numpy.zeros((1, v.size)))
         x, J = numpy.append(self.known + self.slope @ v, begun), numpy.concatenate([self.slope, by])
 

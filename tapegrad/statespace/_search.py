@@ -86,12 +86,6 @@ class Curvature(Spectrum):
             )
 
 
-def newton_step(hessian: numpy.ndarray, gradient: numpy.ndarray) -> tuple[numpy.ndarray, float]:
-    """Return the step to the minimum of a quadratic function, and by how much it falls: infinity if there is
-    none."""
-    return Spectrum(hessian).step(gradient)
-
-
 class _Search:
     """The state of a search: free parameters, the objective with its derivatives, and the Newton steps so
     far."""
@@ -238,7 +232,9 @@ class _Search:
             falls = gain > GAIN and value < self.value - 0.1 * gain / 2**halved
             better = falls or abs(gradient).max() < self.size or away.any()  # the others follow
             if numpy.isfinite(value) and better and value <= self.value + 1e-9 * abs(self.value):
-                self.u, self.value, self.gradient = self.u - step, value, gradient
+                self.u = self.u - step
+                self.value = value
+                self.gradient = gradient
                 return True
             step = step / 2
         return False
@@ -367,5 +363,7 @@ def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: 
 
 def holding(error: Any, parameters: Parameters, u: numpy.ndarray, value: float) -> Exception:
     """Return the error with the last parameters attached."""
-    error.params, error.unconstrained, error.loglik = parameters.tree(u), u, -value
+    error.params = parameters.tree(u)
+    error.unconstrained = u
+    error.loglik = -value
     return error

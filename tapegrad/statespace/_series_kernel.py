@@ -85,7 +85,10 @@ class SeriesGroup:
         numbers: Callable,
         begins: Sequence[BeginPhase] = (),
     ):
-        self.members, self.pattern, self.numbers, m = members, p, numbers, p.layout.states
+        self.members = members
+        self.pattern = p
+        self.numbers = numbers
+        m = p.layout.states
         self.steps = p.numbers.data.steps - p.rows.shape[1]
         self.constant = numpy.repeat(p.constant[:, None], len(members), axis=1)
         first = numpy.nan_to_num(series[members, : self.steps])
@@ -106,12 +109,13 @@ class SeriesGroup:
             return lambda U: np.concatenate([constant + p.slope @ self.numbers(U), begun])
         if not self.start:
             return lambda U: np.concatenate([self.numbers(U), numpy.zeros((1, which.size))])
-        m, k, columns, whole = p.layout.states, self.steps, 1 + self.start.rank, not p.rows.shape[1]
-        path, rows, known = (
-            path_of(p.layout, columns),
-            numpy.ascontiguousarray(self.rows[:, :, which]),
-            Const(self.known[:, which]),
-        )
+        m = p.layout.states
+        k = self.steps
+        columns = 1 + self.start.rank
+        whole = not p.rows.shape[1]
+        path = path_of(p.layout, columns)
+        rows = numpy.ascontiguousarray(self.rows[:, :, which])
+        known = Const(self.known[:, which])
 
         def theta(U: Any) -> Any:
             x = self.numbers(U, known)
@@ -141,7 +145,10 @@ class KernelGroup:
     ):
         self.affine: AffineNumbers | None = None
         self.maybe_affine = affine and all([not shape for _, _, shape, _ in parameters.blocks])
-        self.build, self.parameters, self.total, self.least = build, parameters, len(series), least
+        self.build = build
+        self.parameters = parameters
+        self.total = len(series)
+        self.least = least
         self.groups = self._grouped(series)
         self.here = numpy.concatenate([g.members for g in self.groups])
         self.rest = numpy.setdiff1d(numpy.arange(self.total), self.here)
@@ -382,7 +389,9 @@ class KernelGroup:
         """Return the Hessians (b, p, p)."""
         k, b = U.shape
         w, rows = numpy.tile(self.evaluated(U, which)[2].T, k), self._rows_of(which)
-        units, U, which = numpy.repeat(numpy.eye(k), b, axis=1), numpy.tile(U, k), numpy.tile(which, k)
+        units = numpy.repeat(numpy.eye(k), b, axis=1)
+        U = numpy.tile(U, k)
+        which = numpy.tile(which, k)
         parts = self._parts(which)
         with numpy.errstate(all="ignore"):
             moved = [(at, *jvp(f, (U[:, at],), (units[:, at],))) for at, f in parts]
@@ -392,7 +401,7 @@ class KernelGroup:
             bends = [(at, _bent(f, U[:, at], units[:, at], w[:, at])) for at, f in parts]
         D, bent = (x.reshape(-1, k, b) for x in (D[:-1], self._joined(bends, k * b)))
         H = -(numpy.einsum("qib,qjb->bij", D, curved) + bent.transpose(2, 0, 1))
-        return ((H + H.transpose(0, 2, 1)) / 2,)
+        return ((H + H.mT) / 2,)
 
     def _natural(self, U: numpy.ndarray, H: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Return the constrained parameters (b, k), and their standard errors from the inverse of H; nan at a
@@ -446,9 +455,13 @@ def traced_numbers(build: Callable, found: ModelPattern) -> Callable:
 
     If the first steps depend on these numbers, it returns the theta of the filter over those steps. It then
     takes a further argument, what the series implies for a diffuse start."""
-    numbers, used, head = replace(found.numbers, head=None), found.used, found.numbers.head
+    numbers = replace(found.numbers, head=None)
+    used = found.used
+    head = found.numbers.head
     own: Any = head and found.numbers.form.at
-    blocks, keyed, one = numbers.parameters.blocks, numbers.parameters.keyed, Observations(numpy.zeros(1))
+    blocks = numbers.parameters.blocks
+    keyed = numbers.parameters.keyed
+    one = Observations(numpy.zeros(1))
     if head and set(numbers.at) != set(FIELDS):
         raise NotCompiled("it varies over time, and its first steps are not the same for all parameters")
 

@@ -18,10 +18,10 @@ from ._search import (
     NEARLY_ONE,
     SINGULAR,
     Curvature,
+    Spectrum,
     holding,
     maximised,
     near_maximum,
-    newton_step,
 )
 from .filters.compiled import loglik
 
@@ -88,7 +88,9 @@ class _Searches:
     that were to a few digits."""
 
     def __init__(self, objective: ModelObjective, parameters: Parameters, settings: tuple):
-        self.objective, self.parameters, self.settings = objective, parameters, settings
+        self.objective = objective
+        self.parameters = parameters
+        self.settings = settings
         self.stops: list[Stop] = []
         self.errors: list[Exception] = []
         self.near: list[tuple[float, numpy.ndarray]] = []
@@ -169,7 +171,7 @@ def _leads_to(stop: Stop, u: numpy.ndarray, value: float, gradient: numpy.ndarra
 
     The quadratic function there then explains value and gradient at u: a Newton step from u ends near the
     maximum."""
-    step, gain = newton_step(stop.hessian, gradient)
+    step, gain = Spectrum(stop.hessian).step(gradient)
     away, left = u - stop.u, u - step - stop.u
     height = 0.5 * away @ stop.hessian @ away
     return (
@@ -207,7 +209,7 @@ def _profiled(
     with numpy.errstate(all="ignore"):
         value, gradient = objective(u)
         if linear.size and numpy.isfinite(value):
-            step, gain = newton_step(_curvature_of(objective, u, gradient, linear), gradient[linear])
+            step, gain = Spectrum(_curvature_of(objective, u, gradient, linear)).step(gradient[linear])
             if numpy.isfinite(gain):
                 u = u.copy()
                 u[linear] -= step

@@ -167,7 +167,6 @@ poisson = Discrete(
     "poisson",
     "mu",
     lambda k, mu: sp.xlogy(k, mu) - ga.gammaln(k + 1.0) - mu,
-    lambda k, mu: k >= 0,
     valid=lambda mu: mu >= 0,
     cdf=lambda k, mu: inc.gammaincc(k + 1.0, mu),
     sf=lambda k, mu: inc.gammainc(k + 1.0, mu),
@@ -182,7 +181,7 @@ binom = Discrete(
         + sp.xlogy(k, p)
         + sp.xlog1py(n - k, -p)
     ),
-    lambda k, n, p: (k >= 0) & (k <= n),
+    last=lambda n, p: n,
     valid=lambda n, p: (n >= 0) & (n == np.floor(n)) & (p >= 0) & (p <= 1),
     cdf=lambda k, n, p: select(
         k >= primal_of(n), 1.0, inc.betainc(select(k >= primal_of(n), 1.0, n - k), k + 1.0, 1.0 - p)
@@ -195,7 +194,7 @@ bernoulli = Discrete(
     "bernoulli",
     "p",
     lambda k, p: sp.xlogy(k, p) + sp.xlog1py(1.0 - k, -p),
-    lambda k, p: (k >= 0) & (k <= 1),
+    last=lambda p: 1,
     valid=lambda p: (p >= 0) & (p <= 1),
     cdf=lambda k, p: select(k >= 1.0, 1.0, 1.0 - p),
     sf=lambda k, p: select(k >= 1.0, 0.0, p),

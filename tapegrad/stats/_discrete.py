@@ -17,7 +17,6 @@ nbinom = Discrete(
     "nbinom",
     "n p",
     lambda k, n, p: ga.gammaln(n + k) - ga.gammaln(k + 1.0) - ga.gammaln(n) + n * log(p) + sp.xlog1py(k, -p),
-    lambda k, n, p: k >= 0,
     valid=lambda n, p: (n > 0) & (p > 0) & (p <= 1),
     cdf=lambda k, n, p: inc.betainc(n, k + 1.0, p),
     sf=lambda k, n, p: inc.betainc(k + 1.0, n, 1.0 - p),
@@ -26,7 +25,6 @@ geom = Discrete(
     "geom",
     "p",
     lambda k, p: sp.xlog1py(k - 1.0, -p) + log(p),
-    lambda k, p: k >= 1,
     valid=lambda p: (p > 0) & (p <= 1),
     first=1,
     logsf=lambda k, p: k * log1p(-p),
@@ -35,21 +33,19 @@ planck = Discrete(
     "planck",
     "lambda_",
     lambda k, a: log(-expm1(-a)) - a * k,
-    lambda k, a: k >= 0,
     logsf=lambda k, a: -a * (k + 1.0),
 )
 dlaplace = Discrete(
     "dlaplace",
     "a",
     lambda k, a: log(tanh(0.5 * a)) - a * absolute(k),
-    lambda k, a: k == k,
     first=-math.inf,
 )
 boltzmann = Discrete(
     "boltzmann",
     "lambda_ N",
     lambda k, a, N: log1mexp(-a) - log1mexp(-a * N) - a * k,
-    lambda k, a, N: (k >= 0) & (k < N),
+    last=lambda a, N: N - 1.0,
     valid=lambda a, N: (a > 0) & (N > 0) & (N == np.floor(N)),
     cdf=lambda k, a, N: expm1(-a * (k + 1.0)) / expm1(-a * N),
 )
@@ -57,7 +53,6 @@ logser = Discrete(
     "logser",
     "p",
     lambda k, p: k * log(p) - log(k) - log(-log1p(-p)),
-    lambda k, p: k >= 1,
     valid=lambda p: (p > 0) & (p < 1),
     first=1,
 )
@@ -65,7 +60,6 @@ yulesimon = Discrete(
     "yulesimon",
     "alpha",
     lambda k, alpha: log(alpha) + ga.betaln(k, alpha + 1.0),
-    lambda k, alpha: k >= 1,
     first=1,
     logsf=lambda k, alpha: log(k) + ga.betaln(k, alpha + 1.0),
 )
@@ -75,14 +69,13 @@ betabinom = Discrete(
     lambda k, n, a, b: (
         -log(n + 1.0) - ga.betaln(n - k + 1.0, k + 1.0) + ga.betaln(k + a, n - k + b) - ga.betaln(a, b)
     ),
-    lambda k, n, a, b: (k >= 0) & (k <= n),
+    last=lambda n, a, b: n,
     valid=lambda n, a, b: (n >= 0) & (n == np.floor(n)) & (a > 0) & (b > 0),
 )
 betanbinom = Discrete(
     "betanbinom",
     "n a b",
     lambda k, n, a, b: -log(n + k) - ga.betaln(n, k + 1.0) + ga.betaln(a + n, b + k) - ga.betaln(a, b),
-    lambda k, n, a, b: k >= 0,
     valid=lambda n, a, b: (n >= 0) & (n == np.floor(n)) & (a > 0) & (b > 0),
 )
 skellam = Discrete(
@@ -93,14 +86,12 @@ skellam = Discrete(
         + 0.5 * k * (log(mu1) - log(mu2))
         + log(ive(abs(primal_of(k)), 2.0 * sqrt(mu1 * mu2)))
     ),
-    lambda k, mu1, mu2: k == k,
     first=-math.inf,
 )
 zipf = Discrete(
     "zipf",
     "a",
     lambda k, a: -a * log(k) - log(hurwitz(a, 1.0)),
-    lambda k, a: k >= 1,
     valid=lambda a: a > 1,
     first=1,
 )

@@ -477,26 +477,25 @@ def completed(given: dict) -> dict:
 
 class Discrete(Distribution):
     """A family of probabilities of integers k, which are constants; derivatives are those in the parameters.
-    `cdf` and `sf`, where given, are functions of the whole part of k inside the support, which begins at
-    `first`."""
+    `cdf` and `sf`, where given, are functions of the whole part of k inside the support. The support begins
+    at `first` and ends at `last` of the parameters, if it ends. `inside` tells another one."""
 
     def __init__(
         self,
         name: str,
         shapes: str,
         logpmf: Callable,
-        inside: Callable,
         first: float = 0,
+        last: Callable | None = None,
         valid: Callable = is_positive,
+        inside: Callable | None = None,
         **functions,
     ):
-        self.name, self._shapes, self._logpmf, self._inside, self._first = (
-            name,
-            shapes.split(),
-            logpmf,
-            inside,
-            first,
-        )
+        self.name = name
+        self._shapes = shapes.split()
+        self._logpmf = logpmf
+        self._first, self._last = first, last
+        self._inside = inside or self._in_range
         self.valid, self.functions = valid, completed(functions)
         FAMILIES[name] = self
 
@@ -514,6 +513,10 @@ class Discrete(Distribution):
             primal_of(array_argument(loc)),
             tuple([wide(array_argument(a)) for a in args]),
         )
+
+    def _in_range(self, k: Any, *params: Any) -> Any:
+        begun = k >= self._first
+        return begun if self._last is None else begun & (k <= self._last(*params))
 
     def knows(self, call: str) -> bool:
         return call in ("logpmf", "pmf", *self.functions)
@@ -554,7 +557,5 @@ class Discrete(Distribution):
 
     logpmf, pmf = of_count("logpmf", _mass), of_count("pmf", _mass)
     cdf, sf = of_count("cdf", _of_value, 0.0, 1.0), of_count("sf", _of_value, 1.0, 0.0)
-    logcdf, logsf = (
-        of_count("logcdf", _of_value, -math.inf, 0.0),
-        of_count("logsf", _of_value, 0.0, -math.inf),
-    )
+    logcdf = of_count("logcdf", _of_value, -math.inf, 0.0)
+    logsf = of_count("logsf", _of_value, 0.0, -math.inf)

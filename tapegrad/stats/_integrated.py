@@ -8,7 +8,7 @@ import numpy as np
 
 from .._core.primitive import primal_of, values_of
 from ..ops.elementwise import cos, exp, expm1, log, log1p, power, select, square
-from ..ops.piecewise import arctan2
+from ..ops.piecewise import arctan2, logaddexp
 from ..ops.reductions import logsumexp
 from ..ops.shaping import sum
 from ..ops.special import kolmogorov as ks
@@ -56,12 +56,7 @@ def pareto_tail(z, u, s, a, b):
 def log_dpareto(z, u, s, a, b):
     y = (log(z) - u) / s
     x, w = mills(a * s - y), mills(b * s + y)
-    return log(a) + log(b) - log(a + b) - log(z) + log_phi(y) + logsumexp_of(x, w)
-
-
-def logsumexp_of(x, w):
-    large = select(primal_of(x) > primal_of(w), x, w)
-    return large + log(exp(x - large) + exp(w - large))
+    return log(a) + log(b) - log(a + b) - log(z) + log_phi(y) + logaddexp(x, w)
 
 
 def dpareto_cdf(z, *shapes):
@@ -298,7 +293,7 @@ zipfian = Discrete(
     "zipfian",
     "a n",
     lambda k, a, n: -a * log(k) - log(harmonic_sum(n, a, largest_integer(n))),
-    lambda k, a, n: (k >= 1) & (k <= n),
+    last=lambda a, n: n,
     valid=lambda a, n: (a >= 0) & whole_and_positive(n),
     first=1,
     cdf=lambda k, a, n: harmonic_sum(k, a, largest_integer(n)) / harmonic_sum(n, a, largest_integer(n)),
@@ -354,7 +349,9 @@ def possible_draws(M, n, N, odds):
     return whole & (n >= 0) & (n <= M) & (N >= 0) & (N <= M) & (odds > 0)
 
 
-nchypergeom_fisher = Discrete("nchypergeom_fisher", "M n N odds", fisher_log, possible, valid=possible_draws)
+nchypergeom_fisher = Discrete(
+    "nchypergeom_fisher", "M n N odds", fisher_log, inside=possible, valid=possible_draws
+)
 nchypergeom_wallenius = Discrete(
-    "nchypergeom_wallenius", "M n N odds", wallenius_log, possible, valid=possible_draws
+    "nchypergeom_wallenius", "M n N odds", wallenius_log, inside=possible, valid=possible_draws
 )

@@ -27,6 +27,7 @@ from ..namespaces import (
     holds_tracked,
     is_recorded,
     refusal_text,
+    with_derivative_of,
 )
 from ..optimize.callback_search import ComposedFunction, Search, called_again, searched
 from .boundary import solve_bvp
@@ -50,10 +51,23 @@ GAUSS = [
     (v + shift) / 2
     for v, shift in zip(plain_np.polynomial.legendre.leggauss(GAUSS_POINTS), (1.0, 0.0), strict=True)
 ]
-STEP = 0.1
-PLACES = STEP * plain_np.arange(-31, 32)
-SHARE = 1 / (1 + plain_np.exp(-math.pi * plain_np.sinh(PLACES)))
-DOUBLE_EXPONENTIAL = [SHARE, STEP * math.pi * plain_np.cosh(PLACES) * SHARE * SHARE[::-1]]
+
+
+def sinh_nodes(count: int) -> tuple:
+    """Return v = pi / 2 sinh u at equidistant u, and the weights of an integral over v."""
+    u = plain_np.linspace(-3.1, 3.1, count)
+    return math.pi / 2 * plain_np.sinh(u), math.pi / 2 * plain_np.cosh(u) * (u[1] - u[0])
+
+
+def unit_rule(v: Any, w: Any) -> tuple:
+    """Return the nodes 1 / (1 + exp(-2 v)) and weights of the interval (0, 1)."""
+    s = 1 / (1 + plain_np.exp(-2 * v))
+    return s, 2 * w * s * s[::-1]
+
+
+DOUBLE_EXPONENTIAL = unit_rule(*sinh_nodes(63))
+# its step is so small that it is exact for smooth integrands
+V, V_WEIGHTS = sinh_nodes(249)
 
 
 def finer(pieces: list) -> Any:
@@ -186,7 +200,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
             if least <= allowed(1e-10):
                 break
     if least <= np.maximum(allowed(1e-7), epsabs):
-        return value + (best - primal_of(best)), *found[1:]
+        return with_derivative_of(value, best), *found[1:]
     raise refusal_text(
         name,
         "no rule for the derivative gives QUADPACK's integral",
@@ -207,17 +221,18 @@ def quad_vec(f, a, b, *more, args=(), **settings):
         )
     with called_again(on, pure, holds_tracked(a, b)) as (on,):
         y = over_pieces(lambda x: on(x, *args), a, b, ends, pure)
-    return found[0] + (y - primal_of(y)), *found[1:]
+    return with_derivative_of(found[0], y), *found[1:]
 
 
-# of the double exponential rule: its step is so small that it is exact for smooth integrands
-SHARES = plain_np.linspace(-3.1, 3.1, 249)
+def columns(v: Any) -> Any:
+    """Return v with an axis for nodes behind."""
+    return np.reshape(v, (*shape(v), 1))
 
 
 def double_exponential(f: Any, a: Any, b: Any) -> Any:
-    """The integral of f, which takes arrays, from a to b: x = (b - a) s, s = 1 / (1 + exp(-pi sinh u)), u
-    equidistant; over an infinite interval in x = sinh(pi / 2 sinh u), or its exponential."""
-    u, h = SHARES, SHARES[1] - SHARES[0]
+    """Return the integral of f, which takes arrays, from a to b, by `unit_rule`.
+
+    Over an infinite interval it is an integral over v, where x is sinh(v) or exp(v)."""
     low, high = open_ends(a), open_ends(b)
     if (low != 0).any() or (high != 0).any():
         if not ((low == low.flat[0]).all() and (high == high.flat[0]).all()):
@@ -226,22 +241,13 @@ def double_exponential(f: Any, a: Any, b: Any) -> Any:
             )
         low, high = int(low.flat[0]), int(high.flat[0])
         if low and high:
-            x, w = (
-                plain_np.sinh(math.pi / 2 * plain_np.sinh(u)),
-                plain_np.cosh(math.pi / 2 * plain_np.sinh(u)),
-            )
-            return np.sum(f(x) * (w * math.pi / 2 * plain_np.cosh(u) * h), -1) * high
-        out = plain_np.exp(math.pi / 2 * plain_np.sinh(u))
-        w = out * math.pi / 2 * plain_np.cosh(u) * h
+            return np.sum(f(plain_np.sinh(V)) * (plain_np.cosh(V) * V_WEIGHTS), -1) * high
+        out = plain_np.exp(V)
         end, sign = (a, high) if high else (b, low)
-        return np.sum(f(np.reshape(end, (*shape(end), 1)) + sign * out) * w, -1) * (
-            1 if high > 0 or low < 0 else -1
-        )
-    s = 1 / (1 + plain_np.exp(-math.pi * plain_np.sinh(u)))
-    w = math.pi * plain_np.cosh(u) * s * s[::-1] * h
-    a, b = [np.reshape(v, (*shape(v), 1)) for v in (a, b)]
-    near = plain_np.where(s < 0.5, 0.0, 1.0)  # (each node from the end that is nearer)
-    x = np.where(near == 0, a + (b - a) * s, b - (b - a) * s[::-1])
+        total = np.sum(f(columns(end) + sign * out) * (out * V_WEIGHTS), -1)
+        return total if high > 0 or low < 0 else -total
+    (s, w), a, b = unit_rule(V, V_WEIGHTS), columns(a), columns(b)
+    x = np.where(s < 0.5, a + (b - a) * s, b - (b - a) * s[::-1])  # from the end that is nearer
     return np.sum((b - a) * f(x) * w, -1)
 
 
@@ -255,7 +261,7 @@ def tanhsinh(f, a, b, *, args=(), log=False, **settings):
         return found
     if log:
         raise refusal_text(f"{name}(log=True)", "", "it without log=")
-    more = [np.reshape(v, (*shape(v), 1)) for v in args]
+    more = [columns(v) for v in args]
     with called_again(f, pure) as (f,):
         y = double_exponential(lambda x: f(x, *more), a, b)
     if not bool(
@@ -266,7 +272,7 @@ def tanhsinh(f, a, b, *, args=(), log=False, **settings):
             "the derivative would need a finer rule than the integral",
             "a variable in which the integrand is smooth",
         )
-    found.integral = found.integral + (y - primal_of(y))
+    found.integral = with_derivative_of(found.integral, y)
     return found
 
 
@@ -305,7 +311,7 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
                 + 0.5 * f(plain_np.float64(end), *args)
             )
             y = y if math.isinf(last) else y + 0.5 * f(plain_np.float64(final), *args)
-    found.sum = found.sum + (y - primal_of(y))
+    found.sum = with_derivative_of(found.sum, y)
     return found
 
 
@@ -399,7 +405,7 @@ def odeint(func, y0, t, args=(), *more, **settings):
             f"{run.message} Shorten the interval, or use solve_ivp with method='Radau' or 'LSODA'"
         )
     exact = np.transpose(run.y)
-    y = y + (exact - primal_of(exact))
+    y = with_derivative_of(y, exact)
     return (y, *rest) if full_output else y
 
 

@@ -150,12 +150,8 @@ class BdfSteps(ImplicitSteps):
 
     def attempt(self, f: Callable, c: BdfWalk) -> Attempt:
         """Predict the state after a step, and iterate from there."""
-        least = self.least(c.t)
-        asked = np.where(c.repeated > 0.0, c.size, np.minimum(np.maximum(c.size, least), self.longest))
-        end = c.t + self.way * asked
-        last = self.way * (end - self.bound) > 0.0
-        end = np.where(last, self.bound, end)
-        h = end - c.t
+        asked, end, h = self.attempted(c, c.repeated)
+        last = self.way * (c.t + self.way * asked - self.bound) > 0.0
         D = self.rescaled(c, np.where(last, np.abs(h), asked) / c.spacing)
         counts, alpha = valid(c.order), of_order(ALPHA[1:], c.order)
         prediction = D[0] + counts @ D[1 : HIGHEST_ORDER + 1]

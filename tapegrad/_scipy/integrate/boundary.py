@@ -4,6 +4,7 @@ collocation equations on the mesh.
 On each interval the spline has the slope f at both ends and in the middle: y1 - y0 = h / 6 (f0 + 4 fm +
 f1)."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -20,18 +21,19 @@ from ..optimize.callback_search import Search
 NAME = "scipy.integrate.solve_bvp"
 
 
+@dataclass(eq=False)
 class Collocation:
     """What is zero, of the states at the mesh and of the parameters, in one vector."""
 
-    def __init__(self, fun: Any, bc: Any, mesh: Any, n: int):
-        self.fun, self.bc, self.mesh, self.n = fun, bc, mesh, n
+    fun: Any
+    bc: Any
+    mesh: Any
+    n: int
 
     def __call__(self, z, *_):
         m = shape(self.mesh)[0]
-        y, more = (
-            np.reshape(z[: self.n * m], (self.n, m)),
-            [z[self.n * m :]] if shape(z)[0] > self.n * m else [],
-        )
+        y = np.reshape(z[: self.n * m], (self.n, m))
+        more = [z[self.n * m :]] if shape(z)[0] > self.n * m else []
         h = self.mesh[1:] - self.mesh[:-1]
         f = float_array_of(self.fun(self.mesh, y, *more))
         middle = 0.5 * (y[:, 1:] + y[:, :-1]) - 0.125 * h * (f[:, 1:] - f[:, :-1])

@@ -7,6 +7,7 @@ anew from the result.  Nothing of the steps is kept.  The backward equation is s
 so every order follows; forward, the equation is that of the tangents."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -52,7 +53,10 @@ class Flow:
     """The states at some times, as a function of the start and of what the right side holds."""
 
     def __init__(self, fun: Callable, times: Any, y0: Any, args: tuple, method: type, options: dict):
-        self.times, self.method, self.options, self.n = times, method, options, shape(y0)[0]
+        self.times = times
+        self.method = method
+        self.options = options
+        self.n = shape(y0)[0]
         self.first = first = Rebind((fun,), [[y0, *args]])
         with first as (functions, args):
             first.arrays = []
@@ -149,11 +153,13 @@ def pullback(f: Callable, values: list, wanted: list, g: Any, *before: Any) -> t
     return found if len(some) != 1 else (found,)
 
 
+@dataclass(eq=False)
 class AdjointSlope:
     """The slopes of (y, lambda, gradient)."""
 
-    def __init__(self, of: Flow, values: list, wanted: list):
-        self.of, self.values, self.wanted = of, values, wanted
+    of: Flow
+    values: list
+    wanted: list
 
     def __call__(self, t, s):
         n, values = self.of.n, list(self.values)
@@ -164,11 +170,14 @@ class AdjointSlope:
         )
 
 
+@dataclass(eq=False)
 class TangentSlope:
     """The slopes of (y, tangent)."""
 
-    def __init__(self, of: Flow, values: list, wanted: list, tangents: list):
-        self.of, self.values, self.wanted, self.tangents = of, values, wanted, tangents
+    of: Flow
+    values: list
+    wanted: list
+    tangents: list
 
     def __call__(self, t, s):
         n, values = self.of.n, list(self.values)

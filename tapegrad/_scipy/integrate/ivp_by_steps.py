@@ -26,7 +26,7 @@ from ..._transforms.rebind import once_more
 from ...implicit.sequential import run_sequentially, traces_of
 from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
-from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
+from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text, with_derivative_of
 from ..optimize.callback_search import ComposedFunction, Search
 from ..plain_values import on_plain_values
 from .ivp_adjoint import solve_with_adjoint
@@ -114,11 +114,9 @@ def explicit_steps(method: Any, records: list) -> Steps:
     starts, ends = plain_np.array([r[0] for r in records]), plain_np.array([r[1] for r in records])
     y = plain_np.array([*[r[2] for r in records], records[-1][3]])
     h, A, C, P = ends - starts, A[:s, :s], C[:s], P[:s]
-    T, A, K = (
-        starts[:, None] + C * h[:, None],
-        A * h[:, None, None],
-        plain_np.empty((len(kept), s, y.shape[1]), y.dtype),
-    )
+    T = starts[:, None] + C * h[:, None]
+    A = A * h[:, None, None]
+    K = plain_np.empty((len(kept), s, y.shape[1]), y.dtype)
     for row, slopes in zip(K, kept, strict=True):
         row[: len(slopes)], row[len(slopes) :] = slopes, slopes[0]
     for k, count in enumerate(counts):  # stages of an interpolant that nobody asked for: at the beginning
@@ -322,7 +320,7 @@ class SolvedSteps:
                 self.D = self.D + moved[1:]
             start, rounds = plain_np.zeros(n), rounds + 1
             # SciPy's stages obey its equations up to a tolerance, which is a constant
-            Y = shifted(known, steps.stages(self.states, self.K, slice(None)))
+            Y = with_derivative_of(known, steps.stages(self.states, self.K, slice(None)))
 
     def carry_on(self, right: RightSide) -> None:
         """The state at the end of the interval."""
@@ -358,7 +356,11 @@ class Solution(DenseSolution):
     """The interpolants of the steps: a state of each step, and the sum of the rows with their weights."""
 
     def __init__(self, steps: Any, span: Span, states: Any, rows: Any, asked: Any, mixed: bool):
-        self.steps, self.span, self.states, self.rows, self.mixed = steps, span, states, rows, mixed
+        self.steps = steps
+        self.span = span
+        self.states = states
+        self.rows = rows
+        self.mixed = mixed
         self.asked = asked  # the steps of the rows
 
     def _tracked(self) -> bool:
@@ -394,12 +396,7 @@ class ShiftedSolution(DenseSolution):
         return self._theirs
 
     def states_at(self, t: Any) -> Any:
-        return shifted(self._theirs(bare(t)), self._ours.states_at(t))
-
-
-def shifted(value: Any, y: Any) -> Any:
-    """The value, with the derivative of y."""
-    return value + (y - primal_of(y))
+        return with_derivative_of(self._theirs(bare(t)), self._ours.states_at(t))
 
 
 # --- events: the time at which g(t, y(t)) = 0, by the theorem of implicit functions ---
@@ -424,7 +421,7 @@ def crossing(g: Any, sol: Any, t: float) -> Any:
     exact: Any = plain_np.float64(t)
     for _ in range(EVENT_NEWTON_ROUNDS):
         exact = exact - along(exact) / slope
-    return shifted(t, exact)
+    return with_derivative_of(t, exact)
 
 
 def at_events(found: Any, events: list, sol: Any) -> None:
@@ -432,7 +429,8 @@ def at_events(found: Any, events: list, sol: Any) -> None:
     times = [[crossing(g, sol, float(t)) for t in ts] for g, ts in zip(events, found.t_events, strict=True)]
     pairs = zip(times, found.y_events, strict=True)
     found.y_events = [
-        np.stack([shifted(y, sol(t)) for t, y in zip(ts, ys, strict=True)]) if ts else ys for ts, ys in pairs
+        np.stack([with_derivative_of(y, sol(t)) for t, y in zip(ts, ys, strict=True)]) if ts else ys
+        for ts, ys in pairs
     ]
     found.t_events = [np.stack(ts) if ts else t for ts, t in zip(times, found.t_events, strict=True)]
 
@@ -576,7 +574,9 @@ class IvpCall:
         """SciPy's result with its derivatives."""
         times, states, sol = solved.span.ends(), solved.ends(), solved.sol()
         whole = sol if found.sol is None else ShiftedSolution(found.sol, sol)
-        events, was, count = events[: len(self.events)], found.t_events, len(found.t)
+        events = events[: len(self.events)]
+        was = found.t_events
+        count = len(found.t)
         if events:
             at_events(found, events, sol if self.method in EXPLICIT else whole)
         if found.status == 1:
@@ -592,10 +592,10 @@ class IvpCall:
             states = np.concatenate([states[: count - 1], sol(end)[None]])
         if self.t_eval is None:
             found.t = times[:count] if holds_tracked(times) else found.t
-            found.y = shifted(found.y, np.transpose(states[:count]))
+            found.y = with_derivative_of(found.y, np.transpose(states[:count]))
         elif count:
             found.t = self.t_eval[:count] if holds_tracked(self.t_eval) else found.t
-            found.y = shifted(found.y, sol(found.t))
+            found.y = with_derivative_of(found.y, sol(found.t))
         found.sol = whole if self.dense_output else None
         return found
 

@@ -62,7 +62,10 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     elements."""
 
     def __init__(self, call: Call, steps: AdaptiveSteps, states: int):
-        self.call, self.steps, self.states, self.writes = call, steps, states, False
+        self.call = call
+        self.steps = steps
+        self.states = states
+        self.writes = False
         shapes = [tuple(shape(x)) for x, _ in call.first.handles]
         ends = states + plain_np.cumsum([0, *map(math.prod, shapes)])
         rows = [

@@ -46,6 +46,11 @@ def root_mean_square(x: Any) -> Any:
     return np.sqrt((x * x).sum() / len(x))
 
 
+def replaced(c: Any, good: Any, **new: Any) -> Any:
+    """Return what is carried, with these fields replaced after a good step."""
+    return c._replace(**{name: np.where(good, x, getattr(c, name)) for name, x in new.items()})
+
+
 def once(condition: Any, f: Callable, x: Any) -> Any:
     """Return f(x) if a condition holds, else x. f does not run otherwise."""
     begun = np.where(condition, 1.0, 0.0), x
@@ -86,6 +91,15 @@ class AdaptiveSteps:
 
     def least(self, t: Any) -> Any:
         return 10.0 * np.maximum(EPSILON * np.abs(t), 1e-300)
+
+    def attempted(self, c: Any, again: Any) -> tuple:
+        """Return the size that is asked for, the end of the step, and its signed length.
+
+        A step that is tried `again` has the size that the attempt before it left."""
+        asked = np.where(again > 0.0, c.size, np.minimum(np.maximum(c.size, self.least(c.t)), self.longest))
+        end = c.t + self.way * asked
+        end = np.where(self.way * (end - self.bound) > 0.0, self.bound, end)
+        return asked, end, end - c.t
 
     def begun(self, f: Callable, y: Any) -> Any:
         raise NotImplementedError
@@ -170,11 +184,7 @@ class ExplicitSteps(AdaptiveSteps):
 
     def tried(self, f: Callable, c: Walk) -> Walk:
         """Try a step; return what is carried after it."""
-        least = self.least(c.t)
-        size = np.where(c.rejected > 0.0, c.size, np.minimum(np.maximum(c.size, least), self.longest))
-        end = c.t + self.way * size
-        end = np.where(self.way * (end - self.bound) > 0.0, self.bound, end)
-        h = end - c.t
+        _, end, h = self.attempted(c, c.rejected)
         A, B, C, _ = self.tableau
         slopes = [c.slope]
         for s in range(1, self.stages):
@@ -190,17 +200,13 @@ class ExplicitSteps(AdaptiveSteps):
         longer = np.where(c.rejected > 0.0, np.minimum(1.0, longer), longer)
         shorter = np.where(factor > MIN_FACTOR, factor, MIN_FACTOR)  # nan is not above it
         next_size = size * np.where(good, longer, shorter)
-        return Walk(
-            t=np.where(good, end, c.t),
-            y=np.where(good, new, c.y),
-            slope=np.where(good, slopes[-1], c.slope),
+        rest = np.stack(slopes)
+        moved = replaced(c, good, t=end, y=new, slope=slopes[-1], before=c.t, state=c.y, slopes=rest)
+        return moved._replace(
             size=next_size,
-            before=np.where(good, c.t, c.before),
-            state=np.where(good, c.y, c.state),
-            slopes=np.where(good, np.stack(slopes), c.slopes),
             attempts=c.attempts + 1.0,
             rejected=np.where(good, 0.0, 1.0),
-            status=np.where(good | (next_size >= least), 0.0, SMALL_STEP),
+            status=np.where(good | (next_size >= self.least(c.t)), 0.0, SMALL_STEP),
         )
 
     def counts(self, c: Walk) -> list:

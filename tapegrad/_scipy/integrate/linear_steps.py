@@ -114,7 +114,7 @@ class InfiniteJacobians:
     def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
         J, X = self.J[at, stages], X[..., None, :, :]
         with np.errstate(invalid="ignore"):
-            return np.where(X == 0, 0.0, (np.swapaxes(J, 2, 3) if back else J)[..., None] * X).sum(-2)
+            return np.where(X == 0, 0.0, (J.mT if back else J)[..., None] * X).sum(-2)
 
 
 def products(J: Any, at: slice, stages: slice, X: Any, back: bool = False) -> Any:
@@ -122,7 +122,7 @@ def products(J: Any, at: slice, stages: slice, X: Any, back: bool = False) -> An
     if type(J) is not np.ndarray:
         return J.products(at, stages, X, back)
     J = J[at, stages]
-    return np.matmul(np.swapaxes(J, 2, 3) if back else J, X)
+    return np.matmul(J.mT if back else J, X)
 
 
 def inverses(A: Any, J: Any) -> Any:
@@ -204,7 +204,7 @@ class RefinedSteps:
         if type(self.J) is SparseJacobians:
             J: Any = self.J.of_step(k, back)
         else:
-            J = np.swapaxes(self.J[k], 1, 2) if back else self.J[k]
+            J = self.J[k].mT if back else self.J[k]
         factors = self.used.get(k, self.last)
         x = None if factors is None else self.refined(factors, self.A[k], J, c, back, FALL)
         if x is None:
@@ -326,10 +326,8 @@ class StepEquations(LinearSteps):
             )
 
     def solved(self, z: Any) -> tuple:
-        c, y = (
-            z[self.n :].reshape(self.steps, self.stages, self.n, -1),
-            np.empty((self.steps + 1, self.n, z.shape[1])),
-        )
+        c = z[self.n :].reshape(self.steps, self.stages, self.n, -1)
+        y = np.empty((self.steps + 1, self.n, z.shape[1]))
         y[0], every = z[: self.n], slice(None)
         if self.maps is None:
             K = np.empty_like(c)
@@ -346,10 +344,8 @@ class StepEquations(LinearSteps):
     def transposed(self, g: Any) -> tuple:
         """Of `solved`."""
         end, every = (self.steps + 1) * self.n, slice(None)
-        y, K = (
-            g[:end].reshape(self.steps + 1, self.n, -1),
-            g[end:].reshape(self.steps, self.stages, self.n, -1),
-        )
+        y = g[:end].reshape(self.steps + 1, self.n, -1)
+        K = g[end:].reshape(self.steps, self.stages, self.n, -1)
         if self.maps is None:
             c, adjoint = np.empty_like(K), y[-1]
             for k in reversed(range(self.steps)):
@@ -358,7 +354,7 @@ class StepEquations(LinearSteps):
                 adjoint = y[k] + adjoint + pulled
             return adjoint, c
         slopes, bands = self.maps
-        own = np.matmul(np.swapaxes(slopes, 1, 2), K.reshape(self.steps, -1, K.shape[3]))
+        own = np.matmul(slopes.mT, K.reshape(self.steps, -1, K.shape[3]))
         adjoint = chained(bands, y + np.concatenate([own, np.zeros_like(y[:1])]), "T")
         return adjoint[0], self.slopes_back(every, K + self.B[:, :, None, None] * adjoint[1:, None])[0]
 
@@ -385,7 +381,7 @@ class StepEquations(LinearSteps):
     def slopes_back(self, at: slice, g: Any, whole: bool = False) -> tuple:
         """The transpose of `slopes`: what it gives for c; if `whole`, also what it gives for y of one step."""
         if self.inverse is not None:
-            back = np.swapaxes(self.inverse[at], 1, 2)
+            back = self.inverse[at].mT
             return np.matmul(back, g.reshape(len(g), -1, g.shape[3])).reshape(g.shape), None
         if self.refined is not None:
             c = np.stack(

@@ -94,12 +94,12 @@ class MultistepEquations(LinearSteps):
         self.results = (self.steps + 1) * self.n * (2 + HIGHEST_ORDER)
         h = np.diff(steps.ends)
         orders = np.append(1, steps.orders[:-1])
-        self.first, before, rows = h[0], np.append(h[0], steps.sizes[:-1]), np.arange(HIGHEST_ORDER + 1)
-        self.c, self.M, self.w = (
-            h / ALPHA[orders],
-            np.empty((self.steps, HIGHEST_ORDER + 1, HIGHEST_ORDER + 1)),
-            [],
-        )
+        self.first = h[0]
+        before = np.append(h[0], steps.sizes[:-1])
+        rows = np.arange(HIGHEST_ORDER + 1)
+        self.c = h / ALPHA[orders]
+        self.M = np.empty((self.steps, HIGHEST_ORDER + 1, HIGHEST_ORDER + 1))
+        self.w = []
         for k, q in enumerate(orders):
             valid, reached = rows <= q, rows <= q + 1
             after = rescaled(steps.orders[k], steps.sizes[k] / h[k])

@@ -10,10 +10,17 @@ import scipy.integrate as itg
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError, callers_line
-from ..._core.primitive import primal_of
 from ..._transforms.rebind import once_more
 from ...ops.declare import shape
-from ..namespaces import Carrier, CarrierType, as_float_array, bare, holds_tracked, plain_argument
+from ..namespaces import (
+    Carrier,
+    CarrierType,
+    as_float_array,
+    bare,
+    holds_tracked,
+    plain_argument,
+    with_derivative_of,
+)
 from ..optimize.callback_search import ComposedFunction
 from .ivp_by_steps import solve_ivp
 
@@ -24,7 +31,11 @@ class ode(Carrier, metaclass=CarrierType):
     _theirs = itg.ode
 
     def __init__(self, f: Callable, jac: Any = None):
-        self.f, self.f_params, self.t, self._y, self.moves = f, (), 0.0, None, False
+        self.f = f
+        self.f_params = ()
+        self.t = 0.0
+        self._y = None
+        self.moves = False
         self.stiff, self.jac_params = False, ()
         of = lambda t, y: self.at(t, y, *map(bare, self.f_params))
         # (vode of SciPy 1.17 gives the parameters of f to jac)
@@ -82,7 +93,7 @@ class ode(Carrier, metaclass=CarrierType):
             with once_more(on) as (on,):
                 run = solve_ivp(on, (start, t), before, "Radau" if self.stiff else "DOP853", **FINE)
             exact = run.y[:, shape(run.y)[1] - 1]
-            value = value + (exact - primal_of(exact))
+            value = with_derivative_of(value, exact)
         self._y, self.t = value, self.real.t if step or relax or not holds_tracked(t) else t
         return self._y
 

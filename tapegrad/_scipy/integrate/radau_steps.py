@@ -20,7 +20,9 @@ from .kernel_steps import (
     MIN_FACTOR,
     SMALL_STEP,
     ImplicitSteps,
+    combined,
     once,
+    replaced,
     root_mean_square,
 )
 from .linear_steps import COLLOCATION
@@ -99,7 +101,7 @@ class Attempt(NamedTuple):
 
 def mixed(matrix: Any, rows: list) -> list:
     """Return the products of a small matrix with rows."""
-    return [sum([w * row for w, row in zip(line, rows, strict=True) if w]) for line in matrix]
+    return [combined(line, rows) for line in matrix]
 
 
 class RadauSteps(ImplicitSteps):
@@ -187,11 +189,8 @@ class RadauSteps(ImplicitSteps):
 
     def attempt(self, f: Callable, c: RadauWalk) -> Attempt:
         """Iterate from the prediction of a step."""
-        least, y, one = self.least(c.t), value(c.y), plain_np.eye(len(c.y))
-        asked = np.where(c.repeated > 0.0, c.size, np.minimum(np.maximum(c.size, least), self.longest))
-        end = c.t + self.way * asked
-        end = np.where(self.way * (end - self.bound) > 0.0, self.bound, end)
-        h = end - c.t
+        y, one = value(c.y), plain_np.eye(len(c.y))
+        asked, end, h = self.attempted(c, c.repeated)
         J = once(c.renews > 0.0, lambda _: self.jacobian(f, c.t, y), c.J)
         factored = np.where(c.factored == 0.0, h, c.factored)
         real = REAL / factored * one - J
@@ -226,17 +225,12 @@ class RadauSteps(ImplicitSteps):
         shorter = np.where(converged, np.maximum(MIN_FACTOR, factor), 0.5)
         next_size = np.where(repeats, e.asked, size * np.where(good, longer, shorter))
         Z, new = self.differentiated(f, c, e.h, v), value(c.y) + v.Z[2]
-        return RadauWalk(
-            t=np.where(good, e.end, c.t),
-            y=np.where(good, c.y + Z[2], c.y),
+        moved = replaced(c, good, t=e.end, y=c.y + Z[2], before=c.t, state=c.y, Z=np.stack(Z))
+        moved = replaced(moved, good, proposed=next_size, last_size=c.proposed)
+        return moved._replace(
             slope=once(good, lambda _: value(f(e.end, new)), c.slope),
             size=next_size,
-            proposed=np.where(good, next_size, c.proposed),
-            last_size=np.where(good, c.proposed, c.last_size),
             last_error=np.where(good, norm, e.last_error),
-            before=np.where(good, c.t, c.before),
-            state=np.where(good, c.y, c.state),
-            Z=np.where(good, np.stack(Z), c.Z),
             J=e.J,
             factored=np.where(keeps, e.factored, 0.0),
             renews=np.where(inexact | repeats, 1.0, 0.0),

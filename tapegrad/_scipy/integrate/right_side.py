@@ -1,6 +1,7 @@
 """The right-hand side of a differential equation at all stages of a solution at once."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -48,13 +49,16 @@ def complex_states(y: Any) -> Any:
     return y[..., :n] + 1j * y[..., n:]
 
 
+@dataclass
 class RightSide:
     """f at many points (t, y): at all at once, as far as its branches agree there. `in_order`: one by one,
     for f goes by what it has altered. `vectorized`: f takes columns."""
 
-    def __init__(self, f: Callable, mixed: bool, vectorized: bool, in_order: bool):
-        self.f, self.mixed, self.vectorized, self.in_order = f, mixed, vectorized, in_order
-        self.misses = 0
+    f: Callable
+    mixed: bool
+    vectorized: bool
+    in_order: bool
+    misses: int = 0
 
     def of(self, f: Callable) -> "RightSide":
         """Return this with another function."""

@@ -47,7 +47,9 @@ class StageSlope(PickledByCall):
     branch."""
 
     def __init__(self, right: RightSide, stages: int):
-        self.right, self.stages, self.recorded = right, stages, not right.in_order
+        self.right = right
+        self.stages = stages
+        self.recorded = not right.in_order
         self.plans: dict = {}
         self.first = Rebind((right.f,), [])
         with self.first as (self.functions, _):
@@ -247,7 +249,9 @@ class StageSweep:
         adjoint = ends[..., -1, :]
         terms = dict.fromkeys(self.moving[1:], 0.0)
         for k in reversed(range(len(B))):
-            (Y, K), after, row = self.stages(k, out[0], xs, quick), adjoint, self.rows.get(k)
+            Y, K = self.stages(k, out[0], xs, quick)
+            after = adjoint
+            row = self.rows.get(k)
             pulled: list = []
             for i in reversed(range(len(B[k]))):
                 g = np.zeros_like(after) if row is None else slopes[..., row, i, :]
@@ -264,7 +268,9 @@ class StageSweep:
 
     def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
         """Return the tangents, from the first stage to the last."""
-        A, B, moved = self.steps.A, self.steps.B, dict(zip(self.moving, along, strict=True))
+        A = self.steps.A
+        B = self.steps.B
+        moved = dict(zip(self.moving, along, strict=True))
         ends, rows = [along[0]], []
         for k in range(len(B)):
             Y, K = self.stages(k, out[0], xs, quick)

@@ -13,9 +13,8 @@ import scipy.interpolate as itp
 import scipy.optimize
 
 from ... import numpy as np
-from ..._core.primitive import primal_of
 from ...ops.declare import ndim, shape
-from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
+from ..namespaces import as_float_array, bare, holds_tracked, refusal_text, with_derivative_of
 from .piecewise import FOLLOWED, INTERPOLATE, BSpline, differentiated, dtype_like, trailing
 from .splines import collocation
 
@@ -53,7 +52,7 @@ def smoothed(x: Any, y: Any, w: Any, t: Any, k: int, c: Any, s: Any = None) -> t
         D = differentiated(T, plain_np.eye(n), k, k)[1]
         D = D[1:] - D[:-1]
         found = penalised(G, Y, D, c, s)
-    return T, np.reshape(c + (found - primal_of(found)), (n, *shape(y)[1:]))
+    return T, np.reshape(with_derivative_of(c, found), (n, *shape(y)[1:]))
 
 
 def penalised(G: Any, Y: Any, D: Any, c: Any, s: Any) -> Any:
@@ -79,7 +78,7 @@ def penalised(G: Any, Y: Any, D: Any, c: Any, s: Any) -> Any:
     q: Any = plain_np.float64(scale * 10.0 ** scipy.optimize.brentq(off, -14, 10, xtol=1e-14))
     d = -plain_np.linalg.solve(a + q * p, p @ (now := plain_np.linalg.solve(a + q * p, r)))
     slope = float(2 * plain_np.sum((g @ now - y) * (g @ d)))
-    want = size if s is None else size + (s - primal_of(s))
+    want = size if s is None else with_derivative_of(size, s)
     for _ in range(SMOOTHING_NEWTON_ROUNDS):
         q = q - (squares(solution(q)) - want) / slope
     return solution(q)

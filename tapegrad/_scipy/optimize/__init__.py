@@ -30,7 +30,7 @@ from ...implicit.systems import inverse_of, singular_part
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower
-from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text
+from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text, with_derivative_of
 from ..plain_values import on_plain_values
 from .callback_search import called_again, searched
 from .linear_programs import linprog, milp, quadratic_assignment
@@ -141,7 +141,7 @@ def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any, l
     y, R = best, equations.of(f, args)
     for k in range(order):
         y = y - times(inverse, R(y) if k else residual)
-    return start + (y - primal_of(y))
+    return with_derivative_of(start, y)
 
 
 @contextlib.contextmanager

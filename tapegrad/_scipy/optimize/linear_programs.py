@@ -7,10 +7,9 @@ import numpy as plain_np
 import scipy.optimize as opt
 
 from ... import numpy as np
-from ..._core.primitive import primal_of
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line
-from ..namespaces import as_float_array, bare, plain_argument, refusal_text
+from ..namespaces import as_float_array, bare, plain_argument, refusal_text, with_derivative_of
 
 ACTIVE_TOLERANCE = 1e-8  # how near to its limit a constraint is held
 
@@ -59,7 +58,7 @@ class Corner:
                 "a problem without redundant constraints",
             )
         x = np.linalg.solve(K, np.stack(self.rights))
-        return self.x + (x - primal_of(x)), K
+        return with_derivative_of(self.x, x), K
 
 
 def bound_pairs(bounds: Any, n: int) -> list:

@@ -10,7 +10,6 @@ import scipy.sparse.linalg as sla
 from ... import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, callers_line
-from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
@@ -26,6 +25,7 @@ from ..namespaces import (
     holds_tracked,
     plain_argument,
     refusal_text,
+    with_derivative_of,
 )
 from .matrices import FACES, LINALG, SparseMatrix, is_sparse, sparse
 from .places import is_device_matrix
@@ -218,7 +218,7 @@ def iterative(f: Any) -> Any:
         x, info = library_solver(
             f, name, operator_matrix(A, name, b)._plain(), bare(b), bare(x0), **plain_argument(settings)
         )
-        return x + (exact - primal_of(exact)), info
+        return with_derivative_of(x, exact), info
 
     return run
 

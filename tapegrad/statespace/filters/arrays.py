@@ -166,32 +166,24 @@ class ArrayFilter:
     def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
         """Return the moments of steps begin to end, from the state before them; raise for a nonpositive
         variance."""
-        s, n, p, k = self.s, end - begin, self.data.width, mean.shape[-1] if mean.ndim > 1 else 1
+        s = self.s
+        n = end - begin
+        p = self.data.width
+        k = mean.shape[-1] if mean.ndim > 1 else 1
         with numpy.errstate(divide="ignore", invalid="ignore"):
             path = run_recursion(s, self.data, self.joseph, mean, cov, begin, end)
             found = path.whitened()
         # step by step and element by element, with zeros in gaps
-        step, place, steps, rows = (
-            numpy.full(n, sum([len(at) for at, *_ in found])),
-            numpy.full((n, p), self.data.count),
-            0,
-            0,
-        )
-        for at, *_ in found:
-            here = [(t - begin, i) for t in at for i in self.data.rows[t]]
-            step[at - begin] = steps + numpy.arange(len(at))
-            place[tuple(zip(*here, strict=True))] = rows + numpy.arange(len(here))
-            steps, rows = steps + len(at), rows + len(here)
-        place[place == self.data.count] = rows
+        every = [t for at, *_ in found for t in at]
+        here = [(t - begin, i) for t in every for i in self.data.rows[t]]
+        step, place = numpy.full(n, len(every)), numpy.full((n, p), len(here))
+        step[numpy.array(every, int) - begin] = numpy.arange(len(every))
+        place[tuple(numpy.array(here, int).reshape(-1, 2).T)] = numpy.arange(len(here))
         size = np.concatenate([*(size for _, size, _ in found), s.xp.zeros(1)])[step]
         white = np.concatenate([*(white.reshape((-1, k)) for *_, white in found), s.xp.zeros((1, k))])[place]
-        means, last = (
-            [np.stack(x).reshape((n, -1, k)) for x in (path.mean, path.filtered_mean)],
-            np.stack(path.filtered_cov),
-        )
-        return Moments(
-            means[0], np.stack(path.cov), size, white, means[1], (last + np.swapaxes(last, -1, -2)) * 0.5
-        )
+        means = [np.stack(x).reshape((n, -1, k)) for x in (path.mean, path.filtered_mean)]
+        last = np.stack(path.filtered_cov)
+        return Moments(means[0], np.stack(path.cov), size, white, means[1], (last + last.mT) * 0.5)
 
     def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
         """Return r <- u + L' r and N <- W + L' N L of each step, from zeros after the last."""
@@ -248,14 +240,14 @@ def observed_moments(s: ModelMatrices, mean: Any, cov: Any, begin: int, end: int
     """Return means (n, p, k) and covariances (n, p, p) of Z x, given those of the states x of these steps.
 
     With a diffuse start they keep digits that a state covariance with large entries has lost."""
-    Z = s.Z[begin:end] if "Z" in s.varying else s.Z
-    return Z @ mean, Z @ cov @ np.swapaxes(Z, -1, -2)
+    Z = s.at(slice(begin, end), "Z")
+    return Z @ mean, Z @ cov @ Z.mT
 
 
 def with_noise(s: ModelMatrices, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
     """Return means (n, p) and covariances (n, p, p) of the observations, given those of Z x."""
-    H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "Hd")
-    return mean + d, cov + H
+    steps = slice(begin, end)
+    return mean + s.at(steps, "d"), cov + s.at(steps, "H")
 
 
 def _predictor(s: ModelMatrices):
@@ -272,10 +264,9 @@ def _predictor(s: ModelMatrices):
         Tt = T if constant else T[t]
         back = transposed if constant else Tt.T
         a = Tt @ a
-        if shifted and a.ndim == 1:
-            a = a + s.at(t, "c")
-        elif shifted:
-            a = np.concatenate([a[:, :1] + np.reshape(s.at(t, "c"), (-1, 1)), a[:, 1:]], axis=1)
+        if shifted:
+            ct = s.at(t, "c")
+            a = a + (ct if a.ndim == 1 else np.reshape(ct, (-1, 1)) * s.xp.eye(1, a.shape[1]))
         X = (half if constant else Tt * 0.5) @ P @ back
         return a, X + X.T + s.at(t, "Q")
 

@@ -75,7 +75,7 @@ def diffuse_regression(
     Q, R = np.linalg.qr(W)
     if judge is not None:
         judge(R)
-    back = np.swapaxes(Q, -1, -2)
+    back = Q.mT
     u = _times(back, e)
     left = e - _times(Q, u)
     more = _times(back, left)  # once more, for the digits of what is left
@@ -113,7 +113,7 @@ def at_estimate(mean: Any, cov: Any, x: DiffuseRegression | None) -> tuple[Any, 
         return mean[..., 0], cov
     A = mean[..., 1:]
     Y = A @ x.root
-    return mean[..., 0] + _times(A, x.estimate), cov + Y @ np.swapaxes(Y, -1, -2)
+    return mean[..., 0] + _times(A, x.estimate), cov + Y @ Y.mT
 
 
 def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
@@ -124,17 +124,22 @@ def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any
     x = diffuse_regression(white, start.rank, start.rank, judge=lambda R: start.require_conditioned(R, whole))
     mean = state[..., : m * c].reshape((*state.shape[:-1], m, c))
     Y = mean[..., 1:] @ x.root
-    P = (Y @ np.swapaxes(Y, -1, -2)).reshape((*state.shape[:-1], m * m))[..., triangle_places(m)[0]]
+    P = (Y @ Y.mT).reshape((*state.shape[:-1], m * m))[..., triangle_places(m)[0]]
     total = -0.5 * x.square - x.log_det
     return np.concatenate(
         [mean[..., 0] + _times(mean[..., 1:], x.estimate), state[..., m * c :] + P, total[..., None]], axis=-1
     )
 
 
+def _column_lengths(X: numpy.ndarray) -> Any:
+    """Return the lengths of the columns of X (..., N, k), (..., 1, k), and 1 for a column of zeros."""
+    size = numpy.linalg.norm(X, axis=-2, keepdims=True)
+    return numpy.where(size > 0, size, 1.0)
+
+
 def _conditioned(R: numpy.ndarray, least: float) -> Any:
     """Return whether the smallest scaled singular value of R (..., r, r) exceeds this part of the largest."""
-    size = numpy.linalg.norm(R, axis=-2, keepdims=True)
-    scaled = R / numpy.where(size > 0, size, 1.0)
+    scaled = R / _column_lengths(R)
     good: Any = numpy.isfinite(scaled).all(axis=(-2, -1))
     found = numpy.linalg.svd(
         numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False
@@ -146,8 +151,7 @@ def condition(X: numpy.ndarray) -> float:
     """Return the condition number of the columns scaled to length 1; infinite where undefined."""
     if X.shape[0] < X.shape[1] or not numpy.isfinite(X).all():
         return numpy.inf
-    size = numpy.linalg.norm(X, axis=0)
-    found = numpy.linalg.svd(X / numpy.where(size > 0, size, 1.0), compute_uv=False)
+    found = numpy.linalg.svd(X / _column_lengths(X), compute_uv=False)
     return float(found[0] / found[-1]) if found[-1] > 0 else numpy.inf
 
 
@@ -321,23 +325,20 @@ def noise_free_rows(
     1, and the lengths before."""
     q, rows, at = A.shape[1], [numpy.zeros((0, A.shape[1]))], []
     for t in range(data.steps):
-        if s.predict_first:
-            A = s.host(t, "T") @ A
+        if t or s.predict_first:
+            A = s.host(t if s.predict_first else t - 1, "T") @ A
         if data.rows[t]:
             rows.append(s.host(t, "Z")[data.rows[t]] @ A)
             at += [(t, i) for i in data.rows[t]]
         if len(at) >= enough or t + 1 == data.steps:
             enough *= 2
             X = numpy.concatenate(rows)
-            size = numpy.linalg.norm(X, axis=0)
-            size = numpy.where(size > 0, size, 1.0)
+            size = _column_lengths(X)
             _, found, V = numpy.linalg.svd(X / size, full_matrices=len(X) < q)
             found = numpy.concatenate([found, numpy.zeros(q - found.size)])
             if found[-1] * DIFFUSE_CONDITION >= found[0] > 0:
                 break
-        if not s.predict_first and t + 1 < data.steps:
-            A = s.host(t, "T") @ A
-    return X, numpy.array(at, int).reshape(-1, 2), found, V, size
+    return X, numpy.array(at, int).reshape(-1, 2), found, V, size[0]
 
 
 def _dropped(s: ModelMatrices, steps: int, A: numpy.ndarray) -> int | None:

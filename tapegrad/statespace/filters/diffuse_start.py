@@ -57,10 +57,8 @@ def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool)
     numbers)."""
     c = 1 + start.rank
     white = found[..., :n, 1 : 1 + p * c].reshape((*found.shape[:-2], n * p, c))
-    begun, size = (
-        collapsed(white, found[..., -1, 1 + p * c :], start, whole),
-        np.sum(found[..., :n, :1], axis=-2),
-    )
+    begun = collapsed(white, found[..., -1, 1 + p * c :], start, whole)
+    size = np.sum(found[..., :n, :1], axis=-2)
     return np.concatenate([begun[..., :-1], begun[..., -1:] - 0.5 * size], axis=-1)
 
 
@@ -77,20 +75,16 @@ def moments_by_kernel(
     """Return the moments of steps begin to end, from the state before them.
 
     `numbers` are those of the kernel after the first state."""
-    m, p, columns, n = (
-        form.layout.states,
-        form.layout.width,
-        mean.shape[-1] if mean.ndim > 1 else 1,
-        end - begin,
-    )
+    m = form.layout.states
+    p = form.layout.width
+    columns = mean.shape[-1] if mean.ndim > 1 else 1
+    n = end - begin
     theta, (pairs, full) = np.concatenate([upper(mean, cov), numbers]), triangle_places(m)
     x = path_of(form.layout, columns, 2).path(theta, kernel_data_rows(form, s, data, begin)[:, :n]).T
     first, width = 1 + p * columns, m * columns + pairs.size
     states = [x[:, at : at + width] for at in (first, first + width)]
-    means, covs = (
-        [z[:, : -pairs.size].reshape((n, m, columns)) for z in states],
-        [z[:, -pairs.size :][:, full] for z in states],
-    )
+    means = [z[:, : -pairs.size].reshape((n, m, columns)) for z in states]
+    covs = [z[:, -pairs.size :][:, full] for z in states]
     return Moments(means[0], covs[0], x[:, 0], x[:, 1:first].reshape((n, p, columns)), means[1], covs[1])
 
 
@@ -103,9 +97,13 @@ def loglik_on_arrays(
         if total is not None:
             return total
         s = s or system(model, data)
-        constants, begin, start = constants_of(s, data, is_tracked(s.T) or is_tracked(s.Z)), 0, None
+        constants = constants_of(s, data, is_tracked(s.T) or is_tracked(s.Z))
+        begin = 0
+        start = None
         if constants is not None:
-            (a, P), total, begin = constants.state(s, data), constants.loglik, constants.steps
+            a, P = constants.state(s, data)
+            total = constants.loglik
+            begin = constants.steps
         else:
             start = start_of(s, data)
             start = start.seen() if start else None
@@ -221,14 +219,17 @@ class Constants:
 
     def state(self, s: ModelMatrices, data: Any) -> tuple[Any, Any]:
         """Return mean and covariance for any tracked numbers of the system and the data."""
-        n, m, errors, (first, W) = self.steps, len(s.diffuse), self.errors, self._effects(s)
-        c, d, Q, H = (getattr(s, name)[:n] if name in s.varying else getattr(s, name) for name in "cdQH")
+        n = self.steps
+        m = len(s.diffuse)
+        errors = self.errors
+        first, W = self._effects(s)
+        c, d, Q, H = (s.at(slice(n), name) for name in "cdQH")
         a = first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
         if type(c) is not numpy.ndarray or c.any():
             a = a + W @ (c * numpy.ones((n, m))).reshape((n * m,))
         if "Q" in s.varying:
             X = W.reshape((m, n, m)).transpose(1, 0, 2)
-            P = np.sum(X @ Q @ X.transpose(0, 2, 1), axis=0)
+            P = np.sum(X @ Q @ X.mT, axis=0)
         else:
             P = (W.reshape((m * n, m)) @ Q).reshape((m, n * m)) @ W.T
         P = P + (errors.T * H[..., 0, 0]) @ errors

@@ -48,7 +48,7 @@ class Gains:
 def gains(s: ModelMatrices, data: Observations, x: Moments, begin: int, end: int) -> Gains:
     """Return the gains of steps begin to end."""
     n, xp, here = end - begin, s.xp, None
-    Z, H, d = (getattr(s, name)[begin:end] if name in s.varying else getattr(s, name) for name in "ZHd")
+    Z, H, d = (s.at(slice(begin, end), name) for name in "ZHd")
     y = data.values[begin:end] - d
     if any([len(rows) < data.width for rows in data.rows[begin:end]]):
         here = xp.asarray(
@@ -61,13 +61,9 @@ def gains(s: ModelMatrices, data: Observations, x: Moments, begin: int, end: int
         y[:, :, None] if k == 1 else np.concatenate([y[:, :, None], xp.zeros((n, data.width, k - 1))], axis=2)
     )
     v, U, F = innovations(x.mean, x.cov, Z, H, seen)
-    K = np.swapaxes(U / F if data.width == 1 else np.linalg.solve(F, U), -1, -2)
-    T = (
-        s.T[numpy.minimum(numpy.arange(begin, end) + s.predict_first, data.steps - 1)]
-        if "T" in s.varying
-        else s.T
-    )
-    return Gains(Z, F, K, v, T, here)
+    K = U / F if data.width == 1 else np.linalg.solve(F, U)
+    T = s.at(numpy.minimum(numpy.arange(begin, end) + s.predict_first, data.steps - 1), "T")
+    return Gains(Z, F, K.mT, v, T, here)
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,7 @@ def filtered(of: Any) -> tuple[StateMoments, Any, Any]:
     def marginal(mean: Any, cov: Any, at: slice) -> tuple[Any, Any]:
         moved = mean[..., 1:] @ factors[at]
         Y = moved[..., 1:]
-        return mean[..., 0] + moved[..., 0], cov + (Y * signs) @ np.swapaxes(Y, -1, -2)
+        return mean[..., 0] + moved[..., 0], cov + (Y * signs) @ Y.mT
 
     before = slice(0, k)
     signal = marginal(*observed_moments(s, head.mean, head.cov, 0, k), before)
@@ -116,7 +112,7 @@ def filtered(of: Any) -> tuple[StateMoments, Any, Any]:
     terms = logs[:-1] - logs[1:] - 0.5 * head.size
     last = min(max(dropped, partial), k)  # a covariance is infinite up to here
     unseen = head.mean[:last, :, 1:] @ free[:last]
-    infinite = unseen @ np.swapaxes(unseen, -1, -2)
+    infinite = unseen @ unseen.mT
     if k == n:
         return found, terms, infinite
     later, more = _ordinary(of, *marginal(x.mean[k:], x.cov[k:], slice(k, k + 1)), k)
@@ -158,21 +154,21 @@ def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tupl
         U = np.concatenate(
             [np.linalg.qr(x.white[picked[:, 0], picked[:, 1], 1 : r + 1].T)[0], xp.zeros((q - r, c))]
         )
-    each, above, square = numpy.arange(c), x.white[picked[:, 0], picked[:, 1]], 0.0
+    each = numpy.arange(c)
+    above = x.white[picked[:, 0], picked[:, 1]]
+    square = 0.0
     tables, logs = [np.concatenate([-centre, xp.zeros((q, c)), eye], axis=1)[None]], [xp.zeros(1)]
 
     def add(basis: Any, used: Any, estimate: Any, root: Any) -> None:
-        free = eye - (basis * used) @ np.swapaxes(basis, -1, -2)
+        free = eye - (basis * used) @ basis.mT
         tables.append(np.concatenate([basis @ estimate - free @ centre, basis @ (root * used), free], axis=2))
 
     solved = int((numpy.cumsum(numbers[at]) == count).sum())
     if solved:
         known = count[:solved, None]
-        used, basis = (
-            xp.asarray((1.0 * (each < known))[:, None]),
-            np.where(xp.asarray(known < r)[:, :, None], U, plain),
-        )
-        rows = above * np.swapaxes(used, -1, -2)
+        used = xp.asarray((1.0 * (each < known))[:, None])
+        basis = np.where(xp.asarray(known < r)[:, :, None], U, plain)
+        rows = above * used.mT
         equations = xp.eye(c) * (1.0 - used) - rows[:, :, 1:] @ basis * used
         root = np.linalg.inv(equations)
         add(basis, used, root @ rows[:, :, :1], root)

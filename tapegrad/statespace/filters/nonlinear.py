@@ -26,7 +26,7 @@ from ...kernels.generated.kernel import Recursion, recursion
 from ...kernels.library.observation import joint_update, log_determinant
 from ...kernels.trace.surroundings import rebuilt_with
 from .._model import Start
-from .._observations import Observations
+from .._observations import as_observations
 from .arrays import FilterResult
 
 ADVICE = "A covariance, of the observation or of the state, is not positive definite, or the model's functions gave nan"
@@ -63,7 +63,7 @@ class Nonlinear:
 
         The result is a `FilterResult`.
         """
-        data = y if isinstance(y, Observations) else Observations(y)
+        data = as_observations(y)
         before, after, innovations, spread, terms = zip(*self._steps(params, data), strict=True)
         xp = data.xp
         gaps = xp.isnan(value(data.raw))
@@ -130,7 +130,7 @@ class Nonlinear:
     def _steps(self, params: Any, y: Any) -> Any:
         """Yield (mean, covariance) before and after each observation, the innovation, its covariance, the
         term."""
-        data = y if isinstance(y, Observations) else Observations(y)
+        data = as_observations(y)
         step, xp = StepFunctions(self, data.xp), data.xp
         x, P = self._begin(params, xp, self.start)
         for t in range(data.steps):
@@ -160,13 +160,11 @@ class StepFunctions:
     """The two halves of a step, as functions that can become a kernel."""
 
     def __init__(self, model: Nonlinear, xp: Any = np):
-        f, h, Q, R, weights = (
-            model.transition,
-            model.observation,
-            model.transition_cov,
-            model.observation_cov,
-            model.weights,
-        )
+        f = model.transition
+        h = model.observation
+        Q = model.transition_cov
+        R = model.observation_cov
+        weights = model.weights
         moments = extended_moments if weights is None else unscented_moments(*weights)
 
         @rebuilt_with

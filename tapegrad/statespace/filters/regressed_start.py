@@ -56,7 +56,9 @@ class RegressedState:
     `begun` is the vector of `BeginPhase.state`, and `jacobian` its derivative."""
 
     def __init__(self, of: StartRegression, x: numpy.ndarray):
-        n, mean, V = of.y.size, of.mean + x @ of.means, of.V + numpy.tensordot(x, of.covs, 1)
+        n = of.y.size
+        mean = of.mean + x @ of.means
+        V = of.V + numpy.tensordot(x, of.covs, 1)
         X, A = of.effects[:n], of.effects[n:]
         L = numpy.linalg.cholesky(V[:n, :n])
         back = solve_triangular(L, numpy.eye(n), lower=True)
@@ -89,7 +91,9 @@ class RegressedState:
     def hessian(self, weights: numpy.ndarray) -> numpy.ndarray:
         """Return the second derivatives of weights @ begun."""
         UV, along, SM = self.UV, self.along, self.S @ self.M
-        m, UVM, loglik = UV.shape[1], UV @ self.M, 0.5 * numpy.tensordot(SM, SM, ((1, 2), (2, 1)))
+        m = UV.shape[1]
+        UVM = UV @ self.M
+        loglik = 0.5 * numpy.tensordot(SM, SM, ((1, 2), (2, 1)))
         W = numpy.zeros((m, m))
         W.flat[triangle_places(m)[0]] = weights[m:-1]
         means = along @ (weights[:m] @ UVM).T
@@ -120,7 +124,9 @@ def regressed(
     `free` marks the numbers of the fields `at` that depend on parameters; the others are those of `s`."""
     if begin is None or begin.start is None or s.varying or s.predict_first:
         return begin
-    there, places, start = ~numpy.isnan(data.host[: begin.steps]), numpy.flatnonzero(free), begin.start
+    there = ~numpy.isnan(data.host[: begin.steps])
+    places = numpy.flatnonzero(free)
+    start = begin.start
     turning = free[at["T"]].any() or free[at["Z"]].any()
     if turning or not 0 < there.sum() <= REGRESSED_ROWS or not 0 < places.size <= REGRESSED_NUMBERS:
         return begin
@@ -131,7 +137,9 @@ def regressed(
     (mean, *means), (V, *covs) = zip(*moments, strict=True)
     X, whole = E[0] @ start.columns, begin.steps == data.steps
     mean, V = mean + X @ start.centre, V + (X * start.spread) @ X.T
-    y, means, covs = data.host[: begin.steps][there], numpy.stack(means), numpy.stack(covs)
+    y = data.host[: begin.steps][there]
+    means = numpy.stack(means)
+    covs = numpy.stack(covs)
     regression = StartRegression(start, whole, y, X, mean, V, means, covs)
     return RegressedPhase(begin.steps, None, start, regression, places)
 

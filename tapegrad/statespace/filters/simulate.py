@@ -194,7 +194,10 @@ def _drawn(
     def column(size: int) -> Callable:
         return lambda x: numpy.broadcast_to(x, (size,))[:, None]
 
-    T, Z, c, d = each("T"), each("Z"), each("c", column(m)), each("d", column(p))
+    T = each("T")
+    Z = each("Z")
+    c = each("c", column(m))
+    d = each("d", column(p))
     state_noise, noise = each("Q", _root), each("H", _root)
     x = column(m)(to_host(s.mean)) + _root(to_host(s.cov)) @ rng.standard_normal((m, draws))
     states, observations = numpy.empty((n, m, draws)), numpy.empty((n, p, draws))
@@ -216,25 +219,19 @@ def _smoothed_means(of: Any, start: DiffuseStart | None, y: numpy.ndarray) -> nu
     g = gains(s, data, x, 0, n)
     columns, P = x.filtered_mean, x.filtered_cov
     y = y if g.here is None else numpy.where(g.here[:, :, None] > 0, y, 0.0)
-    means, behind = (
-        numpy.empty((n, P.shape[1], draws)),
-        numpy.empty((n, P.shape[1], draws + columns.shape[2] - 1)),
-    )
+    means = numpy.empty((n, P.shape[1], draws))
+    behind = numpy.empty((n, P.shape[1], draws + columns.shape[2] - 1))
     a, r = numpy.zeros(means.shape[1:]), numpy.zeros(behind.shape[1:])
     for t, moved in enumerate(g.T @ (g.K @ y)):
         means[t] = a
         a = g.L[t] @ a + moved
     errors = y - g.Z @ means
-    shares, back = (
-        numpy.swapaxes(g.Y, -1, -2) @ numpy.concatenate([errors, g.v[:, :, 1:]], axis=2),
-        g.L.transpose(0, 2, 1),
-    )
+    shares = g.Y.mT @ numpy.concatenate([errors, g.v[:, :, 1:]], axis=2)
+    back = g.L.mT
     for t in reversed(range(n)):
         behind[t] = r
         r = shares[t] + back[t] @ r
-    found = numpy.concatenate([means + g.K @ errors, columns[:, :, 1:]], axis=2) + P @ (
-        numpy.swapaxes(g.T, -1, -2) @ behind
-    )
+    found = numpy.concatenate([means + g.K @ errors, columns[:, :, 1:]], axis=2) + P @ (g.T.mT @ behind)
     if start is None or not start.rank:
         return found[:, :, :draws]
     Q, R = numpy.linalg.qr(-x.rows(0, n)[:, 1:])

@@ -79,18 +79,14 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     x = of.moments(*first_state(s, start), 0, n)
     g = gains(s, of.data, x, 0, n)
     mean, P = x.filtered_mean, x.filtered_cov
-    r, N = of.weights(g.L, np.swapaxes(g.Y, -1, -2) @ g.v, np.swapaxes(g.Z, -1, -2) @ g.Y)
+    r, N = of.weights(g.L, g.Y.mT @ g.v, g.Z.mT @ g.Y)
     last = s.xp.zeros((1, *P.shape[1:]))
-    r, N = (
-        np.concatenate([r[1:], last[:, :, :1] + s.xp.zeros((1, 1, r.shape[2]))]),
-        np.concatenate([N[1:], last]),
-    )
-    X = P @ np.swapaxes(g.T, -1, -2)
-    V = P - X @ N @ np.swapaxes(X, -1, -2)
-    delta, all_given = delta_of(x, start), (mean + X @ r, (V + np.swapaxes(V, -1, -2)) * 0.5)
+    r = np.concatenate([r[1:], last[:, :, :1] + s.xp.zeros((1, 1, r.shape[2]))])
+    N = np.concatenate([N[1:], last])
+    X = P @ g.T.mT
+    V = P - X @ N @ X.mT
+    delta, all_given = delta_of(x, start), (mean + X @ r, (V + V.mT) * 0.5)
     mean, cov = at_estimate(*all_given, delta)
     signal, signal_cov = at_estimate(*observed_moments(s, *all_given, 0, n), delta)
-    d = s.d[:n] if "d" in s.varying else s.d
-    return brought(
-        SmootherResult(mean, (cov + np.swapaxes(cov, -1, -2)) * 0.5, signal + d, signal_cov), data.xp
-    )
+    fitted = signal + s.at(slice(n), "d")
+    return brought(SmootherResult(mean, (cov + cov.mT) * 0.5, fitted, signal_cov), data.xp)

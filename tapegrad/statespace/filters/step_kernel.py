@@ -239,7 +239,11 @@ def reader(layout: EntryLayout) -> Callable:
 
 def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
     """Return init(theta) and step(carry, theta, row) of the filter."""
-    m, p, gaps, joseph, read = layout.states, layout.width, layout.gaps, layout.joseph, reader(layout)
+    m = layout.states
+    p = layout.width
+    gaps = layout.gaps
+    joseph = layout.joseph
+    read = reader(layout)
     full, first = triangle_places(m)[1], m + m * (m + 1) // 2
 
     def init(theta: Any) -> Any:
@@ -293,7 +297,10 @@ def weights(m: int, columns: int) -> Recursion:
 
     A row holds L, u (m, columns) and the triangle of W of a step, the last step first. `path` returns r <- u
     + L' r and N <- W + L' N L of each."""
-    full, pairs, size, k = triangle_places(m)[1], np.triu_indices(m), m * m, m * columns
+    full = triangle_places(m)[1]
+    pairs = np.triu_indices(m)
+    size = m * m
+    k = m * columns
 
     def init(theta: Any) -> Any:
         return np.reshape(theta[:k], (m, columns)), theta[k:][full]

@@ -14,7 +14,7 @@ from .._bound_model import BoundModel
 from .._constraints import unconstrained
 from .._labels import LibraryBound
 from .._model import RegressionOffset
-from .._observations import Observations
+from .._observations import Observations, as_observations
 from .._parameters import ParameterBlock, Parameters, parameters_of
 from .._problem import FitProblem
 from .._regressors import checked_regressors, future_regressors, require_rank
@@ -40,7 +40,7 @@ def bound_process(
 
 
 def several_series(call: str, Y: Any) -> Observations:
-    data = Y if isinstance(Y, Observations) else Observations(Y)
+    data = as_observations(Y)
     if data.width < 2:
         raise ShapeError(f"{call}: Y has one series; wanted (n, p) with p at least 2")
     return data

@@ -7,7 +7,7 @@ import numpy
 
 from ..._core.errors import ArgumentError, DataError, ShapeError
 from .._bound_model import BoundModel
-from .._observations import Observations
+from .._observations import as_observations
 from .._regressors import checked_regressors
 from .arima import TRENDS, Arima
 
@@ -74,13 +74,11 @@ def sarimax(
     >>> fit.names, fit.estimates.round(4)
     (['intercept', 'ar.L1', 'sigma2'], array([ 0.9178, -0.8753,  0.1785]))
     """
-    data = y if isinstance(y, Observations) else Observations(y)
+    data = as_observations(y)
     if data.width != 1:
         raise ShapeError(f"sarimax: y has {data.width} series; wanted one (ss.var for several)")
-    order, seasonal = (
-        _orders("order", order, "(p, d, q)"),
-        _orders("seasonal_order", seasonal_order, "(P, D, Q, s)"),
-    )
+    order = _orders("order", order, "(p, d, q)")
+    seasonal = _orders("seasonal_order", seasonal_order, "(P, D, Q, s)")
     if any(seasonal[:3]) and seasonal[3] < 2:
         raise ArgumentError(
             f"sarimax: seasonal_order={seasonal_order}; its last number is the steps of a season, at least 2"

@@ -94,7 +94,7 @@ class _Whittle:
         damping, now = numpy.full(len(points), 1e-2), (points, *self(points))
         for _ in range(STEPS if k else 0):
             points, value, left, D = now
-            M = D @ D.swapaxes(1, 2) / f + damping[:, None, None] * numpy.eye(k)
+            M = D @ D.mT / f + damping[:, None, None] * numpy.eye(k)
             moved = points + numpy.linalg.solve(M, D @ left[:, :, None] / f)[:, :, 0]
             new = (moved, *self(moved))
             better = new[1] < value

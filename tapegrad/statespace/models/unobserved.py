@@ -6,7 +6,7 @@ from typing import Any
 
 from ..._core.errors import ArgumentError
 from .._bound_model import BoundModel
-from .._observations import Observations
+from .._observations import Observations, as_observations
 from .structural import ar, cycle, level, noise, regression, seasonal, trend
 from .sums import Structural
 
@@ -110,7 +110,7 @@ def unobserved_components(
     >>> ss.unobserved_components(y, "local linear trend", seasonal=12)
     noise + level + trend + seasonal(12) of 48 steps
     """
-    data = y if isinstance(y, Observations) else Observations(y)
+    data = as_observations(y)
     flags = [irregular, bool(level), stochastic_level, trend, stochastic_trend]
     if isinstance(level, str):
         flags = list(_of_name(level, any([irregular, trend, stochastic_level, stochastic_trend])))

@@ -216,7 +216,9 @@ class VectorAutoregression(VectorProcess):
             row = np.concatenate([A, p["ma"]], axis=1) if of_e else A
             T = np.concatenate([row, xp.asarray(below)], axis=0)
         L = _lower(p["sqrt.var"], p["sqrt.cov"], xp)
-        R, Q, H = xp.asarray(R), L @ L.T, p["sigma2.measurement"] if self.noisy else 0.0
+        R = xp.asarray(R)
+        Q = L @ L.T
+        H = p["sigma2.measurement"] if self.noisy else 0.0
         offset, start = self._offset(p, T, R, Q)
         return LinearGaussian(T, xp.eye(k, m), Q, H, R, offset, 0.0, start)
 

@@ -20,8 +20,8 @@ STOP = ("u", "value", "gradient", "hessian", "method", "message", "way", "starts
 COUNTS = ("iterations", "newton_steps", "evaluations", "hessians", "products")
 
 
-def save_fit(fit: Any, path: Any) -> None:
-    """Write a fit to a file."""
+def save(fit: Any, path: Any) -> None:
+    """Write the fit to a file without code, which `tapegrad.statespace.load` reads."""
     arrays: list[numpy.ndarray] = []
     header = {"format": FORMAT, "fit": _encoded(_described(fit), arrays)}
     named: dict[str, Any] = {f"a{k}": x for k, x in enumerate(arrays)}
@@ -30,7 +30,7 @@ def save_fit(fit: Any, path: Any) -> None:
 
 
 def read_fit(path: Any, kinds: dict[str, type]) -> dict[str, Any]:
-    """Return what `save_fit` wrote; `kinds` are the classes of models by their names."""
+    """Return what `save` wrote; `kinds` are the classes of models by their names."""
     try:
         with numpy.load(path, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))

@@ -6,7 +6,7 @@ from typing import Any
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError, ShapeError
 from .._model import LinearGaussian, Start
-from .._observations import Observations
+from .._observations import Observations, as_observations
 from .._problem import FitProblem
 from ..filters.compiled import kalman_filter, loglik
 
@@ -52,7 +52,7 @@ def state_after(model: LinearGaussian, data: Observations, joseph: bool) -> Star
 
 def applied(fit: Any, y: Any, exog: Any) -> FitProblem:
     """The problem of other data."""
-    data, described = y if isinstance(y, Observations) else Observations(y), fit.problem.described
+    data, described = as_observations(y), fit.problem.described
     if data.width != fit.data.width:
         raise ShapeError(f"apply: y has {data.width} series, and the model {fit.data.width}")
     if described is None:

@@ -20,6 +20,7 @@ from ..filters.arrays import observed_moments, with_noise
 from ..filters.augmented import start_of
 from ..filters.compiled import kalman_filter
 from ..filters.smoother import smooth
+from .names import OtherNames
 
 NAMES = {
     "predicted_mean": lambda f: f.mean,
@@ -32,7 +33,7 @@ SERIES = ("iloc", "loc", "values", "index", "plot", "to_frame", "to_numpy", "hea
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(OtherNames):
     """`mean` and `standard_errors` of observations in the form of the data, a Series for a Series; `dates`,
     the places where they stand; `cov` (steps, p, p).  The parameters are taken as known.
 
@@ -50,15 +51,9 @@ class Forecast:
     cov: numpy.ndarray
     data: Observations
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what statsmodels calls by this name; raise for names of a Series."""
-        if name in NAMES:
-            return NAMES[name](self)
-        if name in SERIES:
-            raise AttributeError(
-                f"a Forecast has no {name!r}; write .mean.{name}, .conf_int() or .summary_frame()"
-            )
-        return object.__getattribute__(self, name)
+    _noun = "a Forecast"
+    _known = NAMES
+    _replaced = {name: f".mean.{name}, .conf_int() or .summary_frame()" for name in SERIES}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
         return numpy.array(self.mean, dtype)
@@ -95,10 +90,8 @@ class Forecast:
         return self.data.labels.frame(both.reshape(len(mean), -1), self.dates, names)
 
     def __str__(self) -> str:
-        names, limits = (
-            self.data.labels.columns,
-            numpy.asarray(self.conf_int()).reshape(len(self.dates), -1, 2),
-        )
+        names = self.data.labels.columns
+        limits = numpy.asarray(self.conf_int()).reshape(len(self.dates), -1, 2)
         mean = numpy.asarray(self.mean).reshape(limits.shape[:2])
         errors = numpy.asarray(self.standard_errors).reshape(limits.shape[:2])
         dates = [date_text(date) for date in self.dates]
@@ -208,7 +201,9 @@ def observed_given_all(
     With B = H_mo H_oo^-1 for missing and observed elements, y_m = Z_m x + d_m + B (y_o - Z_o x - d_o) + rest.
     """
     found, s = smooth(model, data, joseph), system(model, data)
-    signal, signal_cov, y = to_host(found.signal), to_host(found.signal_cov), to_host(data.raw)
+    signal = to_host(found.signal)
+    signal_cov = to_host(found.signal_cov)
+    y = to_host(data.raw)
     mean, cov = signal.copy(), signal_cov.copy()
     for t, seen in enumerate(data.rows):
         H = s.host(t, "H")

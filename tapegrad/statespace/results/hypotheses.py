@@ -61,21 +61,32 @@ class SeparateTests:
         return numpy.stack([self.effect - half, self.effect + half], axis=1)
 
 
-def t_test_of(fit: Any, hypothesis: Any, cov: str) -> SeparateTests:
-    """Test each restriction by itself."""
+def t_test(fit: Any, hypothesis: Any, cov: str = "exact") -> SeparateTests:
+    """Test each restriction by itself, by the normal distribution; arguments as for `wald_test`."""
     d, spread = _spread(fit, hypothesis, cov)
     return SeparateTests(d, numpy.sqrt(numpy.diag(spread)))
 
 
-def f_test_of(fit: Any, hypothesis: Any, cov: str) -> HypothesisTest:
-    """Test restrictions by Wald's statistic over their number, F distributed with infinite `df_denom`."""
-    found = wald_test_of(fit, hypothesis, cov)
+def f_test(fit: Any, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
+    """Test restrictions together by the F distribution; arguments as for `wald_test`."""
+    found = wald_test(fit, hypothesis, cov)
     return replace(found, statistic=found.statistic / found.degrees, df_denom=numpy.inf)
 
 
-def wald_test_of(fit: Any, hypothesis: Any, cov: str) -> HypothesisTest:
-    """Test that some functions of the parameters are zero: d' (R V R')^-1 d with their values d, derivatives
-    R."""
+def wald_test(fit: Any, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
+    """Test that restrictions of the parameters hold, by the estimates and their covariance.
+
+    The statistic is d' (R V R')^-1 d, with the values d of the restrictions and their derivatives R.
+
+    Parameters
+    ----------
+    hypothesis : dict, str, array, tuple or callable
+        Values by name, ``{"ar.L1": 0.0}``, or equations, ``"ar.L1 + ar.L2 = 1, ma.L1 = 0"``. Or R, or
+        (R, q), for R @ estimates = q. Or a function of `params` that is zero under the hypothesis, a
+        number or several, linearised by exact derivatives.
+    cov : {'exact', 'opg', 'robust'}
+        The covariance of the estimates.
+    """
     d, spread = _spread(fit, hypothesis, cov)
     scale = numpy.sqrt(numpy.diag(spread))
     if not scale.all() or numpy.linalg.eigvalsh(spread / numpy.outer(scale, scale))[0] < 1e-10:

@@ -8,14 +8,38 @@ from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError
 from ..._transforms.tape import value
 from .._matrices import checked_fields, matrix_field
-from .._model import LinearGaussian
-from .._observations import Observations
 
 
-def responses_of(
-    model: LinearGaussian, data: Observations, steps: int, impulse: Any, orthogonalized: bool, anchor: int
-) -> numpy.ndarray:
-    """Return Z T ... T R e of the steps 0 to `steps` after the shock e, (steps + 1, p)."""
+def impulse_responses(
+    fit: Any,
+    steps: int = 1,
+    impulse: Any = 0,
+    orthogonalized: bool = False,
+    cumulative: bool = False,
+    anchor: Any = 0,
+) -> Any:
+    """Compute the responses of the series to a shock of the states' noise, 0 to `steps` steps after it.
+
+    Parameters
+    ----------
+    steps : int, default 1
+        The number of steps after the shock.
+    impulse : int or array of shape (r,), default 0
+        Which noise has a shock of 1, or the sizes of the shocks of all.
+    orthogonalized : bool, default False
+        Whether the shock is one standard deviation of an independent part of the noise, by the Cholesky
+        factor of its covariance.
+    cumulative : bool, default False
+        Whether responses are summed.
+    anchor : int or date, default 0
+        The step of the shock, for a model that varies over time.
+
+    Returns
+    -------
+    array of shape (steps + 1,) or (steps + 1, p), Series or DataFrame
+    """
+    model, data = fit.model, fit.data
+    first = data.labels.position("impulse_responses: anchor", anchor, data.steps)
     if not (isinstance(steps, (int, numpy.integer)) and steps >= 0):
         raise ArgumentError(f"impulse_responses: steps={steps!r}; wanted a whole number, at least 0")
     fields, m = checked_fields(model, data)
@@ -34,15 +58,17 @@ def responses_of(
             )
         return x[t]
 
-    before = anchor - (not entering)
+    before = first - (not entering)
     R = at("R", max(before, 0), m, 0) if "R" in field else numpy.eye(m)
     x = R @ _shock(at("Q", max(before, 0), R.shape[1], R.shape[1]), impulse, orthogonalized)
     found = []
-    for t in range(anchor, anchor + steps + 1):
-        if t > anchor:
+    # Z T ... T R e of the steps after the shock e
+    for t in range(first, first + steps + 1):
+        if t > first:
             x = at("T", t if entering else t - 1, m, m) @ x
         found.append(at("Z", t, data.width, m) @ x)
-    return numpy.array(found)
+    responses = numpy.cumsum(found, axis=0) if cumulative else numpy.array(found)
+    return data.in_form(responses, numpy.arange(steps + 1))
 
 
 def _shock(Q: numpy.ndarray, impulse: Any, orthogonalized: bool) -> numpy.ndarray:

@@ -51,9 +51,16 @@ def _index(fit: Any, name: str) -> int:
     return fit.names.index(name)
 
 
-def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
+def profile(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
+    """Compute the log-likelihood maximised over all other parameters, at each value of one parameter.
+
+    Without values it is computed at 21 values within three standard errors of the estimate.
+    """
+    fit = fit.origin or fit
     i = _index(fit, name)
-    target, objective, best = _Target(fit.problem, i), fit.problem.objective(), fit.unconstrained
+    target = _Target(fit.problem, i)
+    objective = fit.problem.objective()
+    best = fit.unconstrained
     values = (
         _around(fit, target, i) if values is None else numpy.sort(numpy.asarray(values, float).reshape(-1))
     )
@@ -78,7 +85,9 @@ def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
 def _around(fit: Any, target: _Target, i: int) -> numpy.ndarray:
     """Values within three standard errors; of a parameter with a constraint of its own, in the free parameter
     behind it."""
-    u, slope, spread = fit.unconstrained, target.slope(fit.unconstrained), numpy.linspace(-3.0, 3.0, 21)
+    u = fit.unconstrained
+    slope = target.slope(fit.unconstrained)
+    spread = numpy.linspace(-3.0, 3.0, 21)
     if numpy.count_nonzero(slope) > 1 or slope[i] == 0:
         return fit.estimates[i] + spread * fit.standard_errors[i]
     steps = spread * fit.standard_errors[i] / abs(slope[i])
@@ -125,11 +134,9 @@ def likelihood_limits(fit: Any, name: str, alpha: float) -> tuple[float, float]:
     fall = normal_quantile(alpha) ** 2 / 2
     if name in fit.at_bound:
         return numpy.nan, numpy.nan
-    target, objective, H = (
-        _Target(fit.problem, fit.names.index(name)),
-        fit.problem.objective(),
-        fit.stop.hessian,
-    )
+    target = _Target(fit.problem, fit.names.index(name))
+    objective = fit.problem.objective()
+    H = fit.stop.hessian
     direction = _solved(H, target.slope(fit.unconstrained))
     if direction is None:
         return numpy.nan, numpy.nan

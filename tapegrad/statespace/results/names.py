@@ -18,6 +18,26 @@ from .._problem import FitProblem
 from .continued import state_after
 
 
+class OtherNames:
+    """A base class whose objects have attributes under the names of another package.
+
+    `_known` says what they are, and `_replaced` what to write instead of others."""
+
+    _noun = ""
+    _known: Any = {}
+    _replaced: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._known:
+            return self._known[name](self)
+        if name in self._replaced:
+            raise AttributeError(f"{self._noun} has no {name!r}; write {self._replaced[name]}")
+        return object.__getattribute__(self, name)  # raises; if a property did, then once more its error
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._known]
+
+
 def _time_last(x: Any) -> numpy.ndarray:
     return numpy.moveaxis(to_host(x), 0, -1)
 
@@ -157,22 +177,15 @@ REPLACED = {
 }
 
 
-class StatsmodelsNames:
+class StatsmodelsNames(OtherNames):
     """Attributes under the names of statsmodels, from `NAMES` and the model's own `result_names`."""
 
     problem: FitProblem
     names: list[str]
+    _noun = "a fit"
+    _replaced = REPLACED
 
-    def __getattr__(self, name: str) -> Any:
-        if name in NAMES:
-            return NAMES[name](self)
+    @property
+    def _known(self) -> dict[str, Callable[[Any], Any]]:
         problem = self.__dict__.get("problem")
-        own = getattr(problem and problem.described, "result_names", {})
-        if name in own:
-            return own[name](self)
-        if name in REPLACED:
-            raise AttributeError(f"a fit has no {name!r}; write {REPLACED[name]}")
-        return object.__getattribute__(self, name)  # raises; if a property did, then once more its error
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *NAMES, *getattr(self.problem.described, "result_names", {})]
+        return {**getattr(problem and problem.described, "result_names", {}), **NAMES}

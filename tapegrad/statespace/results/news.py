@@ -17,9 +17,10 @@ from ..._core.registry import load
 from ..._transforms.jacobian import jacobian
 from .._labels import date_text
 from .._model import LinearGaussian
-from .._observations import Observations
+from .._observations import Observations, as_observations
 from ..filters.smoother import smooth
 from .forecast import observed_given_all
+from .names import OtherNames
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ NAMES: dict[str, Callable[[Any], Any]] = {
 
 
 @dataclass(frozen=True)
-class News:
+class News(OtherNames):
     """The revision of predictions by new data, as `FitResult.news` returns it.
 
     Attributes
@@ -130,12 +131,7 @@ class News:
     data: Observations
     impacted: list[str]
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what statsmodels calls by this name: `total_impacts`, `weights`, `details_by_impact`, ..."""
-        return NAMES[name](self) if name in NAMES else object.__getattribute__(self, name)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *NAMES]
+    _known = NAMES  # of statsmodels
 
     def _panel(self, values: numpy.ndarray) -> Any:
         """Return (h, p) as a DataFrame of dates and series."""
@@ -182,16 +178,68 @@ class News:
         return self.frame().to_string(float_format="%.6g")
 
 
-def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any, impacted: Any = None) -> News:
-    """Return the revision of the predictions of a fit."""
+def news(
+    fit: Any,
+    updated: Any,
+    start: Any = None,
+    end: Any = None,
+    exog: Any = None,
+    impact_date: Any = None,
+    impacted_variable: Any = None,
+) -> News:
+    """Split the revision of predictions by new data into what each observation adds.
+
+    Parameters
+    ----------
+    updated : array, Series, DataFrame or FitResult
+        The earlier data with new observations: further steps, values that were missing, revised values.
+        The parameters are those of this fit.
+    start, end : int or date, optional
+        The first and the last step that is predicted. The default is the steps after the earlier data, up
+        to the last of the new data.
+    exog : array of shape (k, r), optional
+        The regressors of the steps after the earlier data. If `updated` is a fit, those after its data
+        are enough.
+    impact_date : int or date, optional
+        The only step that is predicted.
+    impacted_variable : str or list of str, optional
+        The series that are predicted; by default all.
+
+    Returns
+    -------
+    News
+        Predictions before and after, and for each observation its surprise, weights and impacts.
+
+    Raises
+    ------
+    ShapeError
+        If the updated data are shorter, or have another number of series.
+    DataError
+        If they have other dates, or lack an earlier observation.
+
+    Examples
+    --------
+    >>> from tapegrad import statespace as ss
+    >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
+    >>> found = ss.fit(ss.level(), y).news([*y, 6.0], end=11)
+    >>> found.previous[:, 0].round(3), found.updated[:, 0].round(3), found.updates.news.round(3)
+    (array([4.09, 4.09]), array([5.222, 5.222]), array([1.91]))
+    """
+    if impact_date is not None:
+        start = end = impact_date
     old, new = fit.data, _later(fit.data, updated)
     n, labels = new.steps, new.labels
     first = min(old.steps, n - 1) if start is None else labels.position("news: start", start, n)
     last = max(n - 1, first) if end is None else labels.position("news: end", end, n, True)
-    names, every = [impacted] if isinstance(impacted, str) else impacted, list(labels.columns)
+    names, every = (
+        [impacted_variable] if isinstance(impacted_variable, str) else impacted_variable,
+        list(labels.columns),
+    )
     names = every if names is None else list(names)
     if not set(names) <= set(every):
-        raise ArgumentError(f"news: impacted_variable={impacted!r}; the series are {', '.join(every)}")
+        raise ArgumentError(
+            f"news: impacted_variable={impacted_variable!r}; the series are {', '.join(every)}"
+        )
     shown = [every.index(name) for name in names]
     if first > last:
         raise ArgumentError(f"news: the steps end at {last}, before their start at {first}")
@@ -257,8 +305,7 @@ def _weights(
 
 def _later(old: Observations, updated: Any) -> Observations:
     """Return the new data; raise unless they begin as the earlier ones and are as long."""
-    new = updated.data if hasattr(updated, "problem") else updated
-    new = new if isinstance(new, Observations) else Observations(new)
+    new = as_observations(updated.data if hasattr(updated, "problem") else updated)
     if new.width != old.width or new.steps < old.steps:
         raise ShapeError(
             f"news: the updated data are {new.steps} steps of {new.width} series; wanted at least "

@@ -12,6 +12,7 @@ from .diagnostics import autocorrelations
 from .forecast import normal_quantile, prediction_of
 
 SHADE = {"alpha": 0.2, "linewidth": 0}
+LEGEND = {"frameon": False, "fontsize": 8}
 
 
 def _panels(rows: int, columns: int, size: tuple[float, float], **settings: Any) -> tuple[Any, numpy.ndarray]:
@@ -33,10 +34,19 @@ def _axis(places: Any) -> numpy.ndarray:
     return values if values.dtype.kind in "Mmiuf" else numpy.arange(len(values))
 
 
-def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
-    """Data, one-step forecasts and forecasts, a panel for each series."""
+def _draw_curve(axis: Any, x: Any, mean: Any, half: Any, colour: str, label: str, shaded: str | None) -> None:
+    """Draw means with a band about them, whose label is `shaded`."""
+    axis.plot(x, mean, colour, lw=1.2, label=label)
+    axis.fill_between(x, mean - half, mean + half, color=colour, label=shaded, **SHADE)
+
+
+def plot(fit: Any, steps: int = 0, exog: Any = None, alpha: float = 0.05, ax: Any = None) -> Any:
+    """Plot the data with their one-step forecasts, and forecasts of the next `steps`.
+
+    The result is a figure of matplotlib; with `ax` it is drawn there.
+    """
     data, z = fit.data, normal_quantile(alpha)
-    names, r = data.labels.columns, fit.filtered
+    begin = fit.filtered.diffuse_steps
     if ax is None:
         figure, axes = _panels(data.width, 1, (9.0, 1.5 + 2.8 * data.width), sharex=True)
         axes = axes[:, 0]
@@ -47,43 +57,39 @@ def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
                 f"plot: ax holds {len(axes)} axes and there are {data.width} series; wanted one for each"
             )
         figure = axes[0].figure
-    y, n, found = to_host(data.raw), data.steps, prediction_of(fit, (0, data.steps + steps), exog=exog)
-    x, begin = numpy.r_[_axis(data.labels.places(n)), _axis(found.dates[n:])], r.diffuse_steps
-    means, errors = (
-        numpy.asarray(v).reshape(n + steps, -1)
-        for v in (found.mean, z * numpy.asarray(found.standard_errors))
-    )
+    y = to_host(data.raw)
+    n = data.steps
+    found = prediction_of(fit, (0, data.steps + steps), exog=exog)
+    x = numpy.r_[_axis(data.labels.places(n)), _axis(found.dates[n:])]
+    means, errors = (numpy.asarray(v).reshape(n + steps, -1) for v in (found.mean, found.standard_errors))
     spans: list[tuple] = [("C0", "one-step forecast", slice(begin, n), None)]
     if steps:
         spans.append(("C1", "forecast", slice(n, None), f"{100 * (1 - alpha):g} % intervals"))
-    for i, (axis, name) in enumerate(zip(axes, names, strict=True)):
+    for i, (axis, name) in enumerate(zip(axes, data.labels.columns, strict=True)):
         axis.plot(x[:n], y[:, i], "k.-", lw=0.6, ms=4, label=name)
         seen = [y[:, i], means[begin:n, i]]
         for colour, label, at, shaded in spans:
-            mean, half = means[at, i], errors[at, i]
-            axis.plot(x[at], mean, colour, lw=1.2, label=label)
-            axis.fill_between(x[at], mean - half, mean + half, color=colour, label=shaded, **SHADE)
+            mean, half = means[at, i], z * errors[at, i]
+            _draw_curve(axis, x[at], mean, half, colour, label, shaded)
             seen += [mean - half, mean + half] if shaded else []
-        low, high = (
-            f([f(part[~numpy.isnan(part)]) for part in seen if part.size]) for f in (numpy.min, numpy.max)
-        )
+        low, high = (f(numpy.concatenate(seen)) for f in (numpy.nanmin, numpy.nanmax))
         # the first intervals after a diffuse start are wide
         axis.set_ylim(low - 0.15 * (high - low), high + 0.15 * (high - low))
         axis.set_ylabel(name)
-        axis.legend(loc="best", frameon=False, fontsize=8)
+        axis.legend(**LEGEND)
     axes[-1].set_xlabel(_time(data))
     return figure
 
 
 def _time(data: Any) -> str:
     index = data.labels.index
-    return (
-        str(index.name) if getattr(index, "name", None) is not None else "step" if index is None else "time"
-    )
+    if index is None:
+        return "step"
+    return "time" if index.name is None else str(index.name)
 
 
-def plot_components(fit: Any, alpha: float) -> Any:
-    """Each part with its interval, given all data."""
+def plot_components(fit: Any, alpha: float = 0.05) -> Any:
+    """Plot the components of a structural model, or the named states, with their intervals."""
     parts, z = fit.components(), normal_quantile(alpha)
     x = _axis(fit.data.labels.places(fit.data.steps))
     figure, axes = _panels(len(parts), 1, (9.0, 1.0 + 1.9 * len(parts)), sharex=True)
@@ -93,18 +99,15 @@ def plot_components(fit: Any, alpha: float) -> Any:
             axis.plot(x, to_host(fit.data.raw)[:, 0], "k.", ms=3, alpha=0.5, label=fit.data.labels.columns[0])
         else:
             axis.axhline(0.0, color="k", lw=0.5, alpha=0.5)
-        axis.plot(x, mean, "C0", lw=1.2, label=name)
-        axis.fill_between(
-            x, mean - half, mean + half, color="C0", label=f"{100 * (1 - alpha):g} % interval", **SHADE
-        )
+        _draw_curve(axis, x, mean, half, "C0", name, f"{100 * (1 - alpha):g} % interval")
         axis.set_ylabel(name)
-        axis.legend(loc="best", frameon=False, fontsize=8)
+        axis.legend(**LEGEND)
     axes[-1, 0].set_xlabel(_time(fit.data))
     return figure
 
 
-def plot_diagnostics(fit: Any, series: int | str, lags: int) -> Any:
-    """Standardised residuals in time, their distribution, quantiles and autocorrelations."""
+def plot_diagnostics(fit: Any, series: int | str = 0, lags: int = 20) -> Any:
+    """Plot the standardised residuals of one series: series, histogram, quantiles, autocorrelations."""
     names = fit.data.labels.columns
     if isinstance(series, str) and series not in names:
         raise ArgumentError(f"plot_diagnostics: {series!r} is not a series; wanted one of {', '.join(names)}")
@@ -126,9 +129,9 @@ def plot_diagnostics(fit: Any, series: int | str, lags: int) -> Any:
         seen, bins="auto", density=True, color="C0", alpha=0.4, edgecolor="white", label="residuals"
     )
     histogram.plot(grid, _smooth_density(seen, grid), "C0", label="kernel density")
-    histogram.plot(grid, numpy.exp(-0.5 * grid**2) / numpy.sqrt(2 * numpy.pi), "k--", lw=1, label="N(0, 1)")
+    histogram.plot(grid, _normal_density(grid), "k--", lw=1, label="N(0, 1)")
     histogram.set(title="distribution", xlabel="residual", ylabel="density")
-    histogram.legend(frameon=False, fontsize=8)
+    histogram.legend(**LEGEND)
     normal = ndtri((numpy.arange(seen.size) + 0.5) / seen.size)
     quantiles.plot(normal, seen, "C0.", ms=4)
     quantiles.plot(normal[[0, -1]], normal[[0, -1]], "k--", lw=1)
@@ -142,11 +145,15 @@ def plot_diagnostics(fit: Any, series: int | str, lags: int) -> Any:
     reach = max(1.3 * bound, 1.15 * abs(r).max())
     correlogram.set(title="autocorrelations", xlabel="lag", ylabel="autocorrelation", ylim=(-reach, reach))
     correlogram.xaxis.get_major_locator().set_params(integer=True)
-    correlogram.legend(frameon=False, fontsize=8)
+    correlogram.legend(**LEGEND)
     return figure
 
 
 def _smooth_density(x: numpy.ndarray, grid: numpy.ndarray) -> numpy.ndarray:
     """A Gaussian kernel density with D. W. Scott's width."""
     width = x.std(ddof=1) * x.size ** (-1 / 5)
-    return numpy.exp(-0.5 * ((grid[:, None] - x) / width) ** 2).mean(1) / (width * numpy.sqrt(2 * numpy.pi))
+    return _normal_density((grid[:, None] - x) / width).mean(1) / width
+
+
+def _normal_density(z: numpy.ndarray) -> numpy.ndarray:
+    return numpy.exp(-0.5 * z**2) / numpy.sqrt(2 * numpy.pi)

@@ -11,8 +11,8 @@ from .._observations import Observations
 from .._problem import FitProblem
 from ..filters.simulate import simulate_smoother
 from .forecast import Forecast, prediction_of
-from .impulses import responses_of
-from .news import News, news_of
+from .impulses import impulse_responses as impulse_responses_of
+from .news import news as news_of
 
 
 class PredictionMethods:
@@ -120,56 +120,7 @@ class PredictionMethods:
         """Return the means of `get_prediction`."""
         return self.get_prediction(start, end, dynamic, exog, **options).mean
 
-    def news(
-        self,
-        updated: Any,
-        start: Any = None,
-        end: Any = None,
-        exog: Any = None,
-        impact_date: Any = None,
-        impacted_variable: Any = None,
-    ) -> News:
-        """Split the revision of predictions by new data into what each observation adds.
-
-        Parameters
-        ----------
-        updated : array, Series, DataFrame or FitResult
-            The earlier data with new observations: further steps, values that were missing, revised values.
-            The parameters are those of this fit.
-        start, end : int or date, optional
-            The first and the last step that is predicted. The default is the steps after the earlier data, up
-            to the last of the new data.
-        exog : array of shape (k, r), optional
-            The regressors of the steps after the earlier data. If `updated` is a fit, those after its data
-            are enough.
-        impact_date : int or date, optional
-            The only step that is predicted.
-        impacted_variable : str or list of str, optional
-            The series that are predicted; by default all.
-
-        Returns
-        -------
-        News
-            Predictions before and after, and for each observation its surprise, weights and impacts.
-
-        Raises
-        ------
-        ShapeError
-            If the updated data are shorter, or have another number of series.
-        DataError
-            If they have other dates, or lack an earlier observation.
-
-        Examples
-        --------
-        >>> from tapegrad import statespace as ss
-        >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
-        >>> found = ss.fit(ss.level(), y).news([*y, 6.0], end=11)
-        >>> found.previous[:, 0].round(3), found.updated[:, 0].round(3), found.updates.news.round(3)
-        (array([4.09, 4.09]), array([5.222, 5.222]), array([1.91]))
-        """
-        if impact_date is not None:
-            start = end = impact_date
-        return news_of(self, updated, start, end, exog, impacted_variable)
+    news = news_of
 
     def model_ahead(
         self, steps: int, exog: Any = None, call: str = "forecast", dated: bool = True
@@ -180,38 +131,7 @@ class PredictionMethods:
         described = self.problem.ahead(steps, exog, call, dated)
         return self.model if described is None else self.problem.model(self.params, described)
 
-    def impulse_responses(
-        self,
-        steps: int = 1,
-        impulse: Any = 0,
-        orthogonalized: bool = False,
-        cumulative: bool = False,
-        anchor: Any = 0,
-    ) -> Any:
-        """Compute the responses of the series to a shock of the states' noise, 0 to `steps` steps after it.
-
-        Parameters
-        ----------
-        steps : int, default 1
-            The number of steps after the shock.
-        impulse : int or array of shape (r,), default 0
-            Which noise has a shock of 1, or the sizes of the shocks of all.
-        orthogonalized : bool, default False
-            Whether the shock is one standard deviation of an independent part of the noise, by the Cholesky
-            factor of its covariance.
-        cumulative : bool, default False
-            Whether responses are summed.
-        anchor : int or date, default 0
-            The step of the shock, for a model that varies over time.
-
-        Returns
-        -------
-        array of shape (steps + 1,) or (steps + 1, p), Series or DataFrame
-        """
-        at = self.data.labels.position("impulse_responses: anchor", anchor, self.data.steps)
-        found = responses_of(self.model, self.data, steps, impulse, orthogonalized, at)
-        found = numpy.cumsum(found, axis=0) if cumulative else found
-        return self.data.in_form(found, numpy.arange(steps + 1))
+    impulse_responses = impulse_responses_of
 
     def simulate(
         self,

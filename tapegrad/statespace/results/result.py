@@ -18,14 +18,13 @@ from .._starts import highest_stop
 from ..filters.arrays import FilterResult, observed_moments, with_noise
 from ..filters.compiled import kalman_filter
 from ..filters.smoother import SmootherResult, smooth
-from .archive import save_fit
+from . import archive, hypotheses, likelihood_profile, plots
 from .continued import appended, applied, extended, require_whole, with_estimates
 from .diagnostics import Diagnostics, diagnostics, heteroskedasticity, jarque_bera_of, ljung_box
 from .forecast import normal_quantile
-from .hypotheses import HypothesisTest, SeparateTests, f_test_of, likelihood_ratio_of, t_test_of, wald_test_of
-from .likelihood_profile import LikelihoodProfile, likelihood_limits, profile_of
+from .hypotheses import HypothesisTest, likelihood_ratio_of
+from .likelihood_profile import likelihood_limits
 from .names import StatsmodelsNames
-from .plots import plot_components, plot_diagnostics, plot_fit
 from .predictions import PredictionMethods
 from .summary import Summary, tables
 
@@ -175,34 +174,11 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
             raise ArgumentError(f"by={by!r}: wanted 'normal' or 'likelihood'")
         return self.data.labels.frame(limits, self.names, (0, 1))
 
-    def profile(self, name: str, values: Any = None) -> LikelihoodProfile:
-        """Compute the log-likelihood maximised over all other parameters, at each value of one parameter.
+    profile = likelihood_profile.profile
 
-        Without values it is computed at 21 values within three standard errors of the estimate.
-        """
-        return profile_of(self.origin or self, name, values)
-
-    def wald_test(self, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
-        """Test that restrictions of the parameters hold, by the estimates and their covariance.
-
-        Parameters
-        ----------
-        hypothesis : dict, str, array, tuple or callable
-            Values by name, ``{"ar.L1": 0.0}``, or equations, ``"ar.L1 + ar.L2 = 1, ma.L1 = 0"``. Or R, or
-            (R, q), for R @ estimates = q. Or a function of `params` that is zero under the hypothesis, a
-            number or several, linearised by exact derivatives.
-        cov : {'exact', 'opg', 'robust'}
-            The covariance of the estimates.
-        """
-        return wald_test_of(self, hypothesis, cov)
-
-    def t_test(self, hypothesis: Any, cov: str = "exact") -> SeparateTests:
-        """Test each restriction by itself, by the normal distribution; arguments as for `wald_test`."""
-        return t_test_of(self, hypothesis, cov)
-
-    def f_test(self, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
-        """Test restrictions together by the F distribution; arguments as for `wald_test`."""
-        return f_test_of(self, hypothesis, cov)
+    wald_test = hypotheses.wald_test
+    t_test = hypotheses.t_test
+    f_test = hypotheses.f_test
 
     def likelihood_ratio_test(self, restricted: "FitResult | Mapping[str, float]") -> HypothesisTest:
         """Test restrictions by twice the difference of the log-likelihoods.
@@ -266,9 +242,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         """
         return self._on(applied(self, y, exog), refit)
 
-    def save(self, path: Any) -> None:
-        """Write the fit to a file without code, which `tapegrad.statespace.load` reads."""
-        save_fit(self, path)
+    save = archive.save
 
     def _on(self, problem: FitProblem, refit: bool) -> "FitResult":
         if refit:
@@ -405,7 +379,9 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         They have the form of the data. For another model they are its states, if it has `state_names`. If
         `filtered`, they are those given the data up to each step, nan where the start was still diffuse.
         """
-        described, names, form = self.problem.described, self.model.state_names, self.data.labels.frame
+        described = self.problem.described
+        names = self.model.state_names
+        form = self.data.labels.frame
         r = self.filtered
         mean, cov = (r.filtered_mean, r.filtered_cov) if filtered else (self.smoothed.mean, self.smoothed.cov)
         mean, cov = numpy.array(to_host(mean)), numpy.array(to_host(cov))
@@ -428,20 +404,9 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
 
     # --- pictures ---
 
-    def plot(self, steps: int = 0, exog: Any = None, alpha: float = 0.05, ax: Any = None) -> Any:
-        """Plot the data with their one-step forecasts, and forecasts of the next `steps`.
-
-        The result is a figure of matplotlib; with `ax` it is drawn there.
-        """
-        return plot_fit(self, steps, exog, alpha, ax)
-
-    def plot_components(self, alpha: float = 0.05) -> Any:
-        """Plot the components of a structural model, or the named states, with their intervals."""
-        return plot_components(self, alpha)
-
-    def plot_diagnostics(self, series: int | str = 0, lags: int = 20) -> Any:
-        """Plot the standardised residuals of one series: series, histogram, quantiles, autocorrelations."""
-        return plot_diagnostics(self, series, lags)
+    plot = plots.plot
+    plot_components = plots.plot_components
+    plot_diagnostics = plots.plot_diagnostics
 
     # --- tables ---
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 from scipy.special import ndtr
 
-from .._labels import date_text
+from .._labels import span_text
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def tables(fit: Any, alpha: float, cov: str, covariance: str, diffuse: str) -> T
         ),
         (
             "Sample",
-            f"{date_text(index[0])} to {date_text(index[-1])}" if index is not None else f"0 to {n - 1}",
+            span_text(index) if index is not None else f"0 to {n - 1}",
         ),
         ("Log-likelihood", f"{fit.loglik:.10f}"),
         ("Model", problem.described.title if problem.described else "a function of the parameters"),
@@ -62,8 +62,8 @@ def tables(fit: Any, alpha: float, cov: str, covariance: str, diffuse: str) -> T
             _number(e, "#.10g"),
             _number(s, ".3f"),
             _number(2 * ndtr(-abs(s)), ".3f"),
-            f"{_number(a)}",
-            f"{_number(b)}",
+            _number(a),
+            _number(b),
         ]
         for name, x, e, s, (a, b) in zip(fit.names, fit.estimates, errors, z, limits, strict=True)
     ]
