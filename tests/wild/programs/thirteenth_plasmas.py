@@ -9,7 +9,6 @@ from photutils.morphology import data_properties
 from photutils.psf import CircularGaussianPSF, GaussianPSF, MoffatPSF
 from plasmapy import formulary
 from plasmapy.dispersion.analytical import stix, two_fluid
-from py_wake.deficit_models.gaussian import BastankhahGaussianDeficit
 from pyEQL import activity_correction, ureg
 
 
@@ -130,15 +129,6 @@ def signal_to_noise(x):
     return np.array([noise, funcs.gaussian_fwhm_to_sigma * x[2], np.shape(with_draws)[0] * x[0]])
 
 
-def wake(x):
-    deficit = BastankhahGaussianDeficit(k=0.04)
-    return deficit.calc_deficit(
-        WS_ref_ijlk=np.full((1, 1, 1, 1), 10.0), WS_ilk=np.array([[[10.0]]]), WS_eff_ilk=np.array([[[10.0]]]), D_src_il=np.array([[80.0]]),
-        dw_ijlk=np.reshape(x[:2] * 100.0, (1, 2, 1, 1)), cw_ijlk=np.reshape(x[2:4] * 10.0, (1, 2, 1, 1)),
-        ct_ilk=np.reshape(x[4], (1, 1, 1)), wake_radius_ijlk=None,
-    ).ravel()  # fmt: skip
-
-
 CALLS = [
     (speeds, [0.3, 2.0, 1.3, 0.8]),
     (lengths, [1.5, 2.0, 0.4]),
@@ -155,5 +145,4 @@ CALLS = [
     (stretches, [0.1, 3.5]),
     (representations, [3.0, 0.7, 1.2]),
     (signal_to_noise, [50.0, 3.0, 2.0]),
-    (wake, [5.0, 7.0, 1.2, 2.0, 0.7]),
 ]
