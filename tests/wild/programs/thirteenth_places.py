@@ -12,8 +12,8 @@ from esda.moran import Moran
 from kneed import KneeLocator
 from libpysal.weights import W
 from networkx.algorithms.flow import maximum_flow_value
-from pypfopt import black_litterman, expected_returns, objective_functions, risk_models
 from PyEMD import EMD
+from pypfopt import black_litterman, expected_returns, objective_functions, risk_models
 from skimage.filters import frangi, sato
 from skimage.segmentation import chan_vese
 from skimage.transform import radon

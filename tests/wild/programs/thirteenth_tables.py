@@ -32,7 +32,6 @@ from statsmodels.treatment.treatment_effects import ate_ipw
 from statsmodels.tsa.filters.bk_filter import bkfilter
 from statsmodels.tsa.filters.cf_filter import cffilter
 from statsmodels.tsa.varma_process import VarmaPoly
-from statsmodels.tsa.vector_ar.vecm import coint_johansen
 
 cosmology.setCosmology("planck18")
 T = np.linspace(0.0, 1.0, 12)
@@ -203,10 +202,6 @@ def vector_process(x):
     return np.abs(process.areigenvalues)
 
 
-def cointegration(x):
-    return coint_johansen(np.column_stack([np.cumsum(x), np.cumsum(PAIRS[:, 1])]), 0, 1).lr1
-
-
 def haloes(x):
     halo = profile_einasto.EinastoProfile(rhos=x[0] * 1e6, rs=x[1] * 100.0, alpha=x[2])
     return np.array([halo.density(80.0) / 1e6, halo.enclosedMass(150.0) / 1e13])
@@ -278,7 +273,6 @@ CALLS = [
     (weighting, X),
     (band_pass, X),
     (vector_process, [0.3, 0.1, -0.2, 0.4]),
-    (cointegration, X),
     (haloes, [2.0, 1.5, 0.18]),
     (concentrations, [2.0, 8.0]),
     (loudness, [3.3, 0.8]),
