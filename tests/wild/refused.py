@@ -60,7 +60,7 @@ REFUSED = {
     ),
     **of("dask's hash of a tracked array", "thirteenth_places.patterns"),
     **of("a gufunc of Numba", "thirteenth_places.moving thirteenth_places.missing"),
-    **of("`einsum` of xarray in compiled code", "thirteenth_places.weighted"),
+    **of("`interp` of xarray", "thirteenth_places.weighted"),
     **of(
         "physical constants that note their units on their class",
         "thirteenth_plasmas.speeds thirteenth_plasmas.velocities thirteenth_plasmas.cold_plasma "
