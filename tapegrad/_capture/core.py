@@ -42,7 +42,7 @@ from .classes import ClassCapture, users_own
 from .containers import ContainerCapture
 from .functions import FunctionCapture
 from .iterators import IteratorCapture, is_iterator
-from .kinds import HELD, is_user_class, module_of, mro_of, state_of
+from .kinds import HELD, is_compiled_by_numba, is_user_class, module_of, mro_of, state_of
 from .objects import FILLED, FIXED, WEAK
 from .restore import restore
 from .routes import finding, first_write, leave_unshadowed
@@ -317,9 +317,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         """How an object of a kind that is not in the table is shadowed; None: left alone."""
         if is_array(x) and not isinstance(x, np.ndarray):
             return Shadow.array
-        if hasattr(kind, "py_func") or (
-            (module_of(kind) or "").startswith("numba") and hasattr(x, "py_func")
-        ):
+        if is_compiled_by_numba(x):
             return Shadow.compiled
         if kind.__name__ == "DUFunc" and module_of(kind) == "numba.np.ufunc.dufunc":
             return Shadow.elementwise

@@ -58,6 +58,12 @@ def is_user_class(c: Any) -> bool:
     )
 
 
+def is_compiled_by_numba(x: Any) -> bool:
+    """(An attribute of another object is not asked for: that could run its `__getattr__`.)"""
+    kind = type(x)
+    return hasattr(kind, "py_func") or ((module_of(kind) or "").startswith("numba") and hasattr(x, "py_func"))
+
+
 # Of a class, past what its metaclass says (`Seen` in classes.py).
 mro_of = type.__dict__["__mro__"].__get__
 bases_of = type.__dict__["__bases__"].__get__

@@ -143,6 +143,11 @@ KINDS = (
         make=lambda x, parts: types.GenericAlias(parts[0], tuple(parts[1:])),
     ),
     kind(type(typing.List[int]), "{0}.__origin__, *{0}.__args__", make=generic_alias),  # noqa: UP006
+    kind(
+        type(typing.Annotated[int, 0]),
+        "{0}.__origin__, *{0}.__metadata__",
+        make=lambda x, parts: type(x)(parts[0], tuple(parts[1:])),
+    ),
     kind(types.UnionType, "{0}.__args__", make=lambda x, parts: functools.reduce(operator.or_, parts)),
     kind(
         type(collections.abc.Callable[[int], int]),

@@ -35,7 +35,7 @@ from .builtin import ModuleGlobals, ModuleShadow
 from .cached import CacheCapture
 from .core import Shadow
 from .deferred import is_set
-from .kinds import EMPTY, HELD, bases_of, dict_of, is_user_class, same, space_of
+from .kinds import EMPTY, HELD, bases_of, dict_of, is_compiled_by_numba, is_user_class, same, space_of
 from .objects import FILLED, FIXED, kind_of
 from .restore import restore
 from .routes import near_objects
@@ -377,6 +377,6 @@ def is_part(shadow: Shadow, x: Any, new: Any) -> bool:
 def is_lasting(x: Any) -> bool:
     """Does a change of x show in what the kinds of holders list?"""
     kind = type(x)
-    if kind in LASTING or hasattr(x, "py_func"):  # (a function that Numba compiles)
+    if kind in LASTING or is_compiled_by_numba(x):
         return True
     return isinstance(x, type) or (is_user_class(kind) and not issubclass(kind, PASSING))

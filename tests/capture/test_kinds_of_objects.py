@@ -23,7 +23,8 @@ from tapegrad._capture.dependencies import Environment, Status
 from tapegrad.errors import RouteError
 
 CALLABLE: typing.Any = type(collections.abc.Callable[[int], int])
-ALIASES = types.GenericAlias, type(typing.List[int]), CALLABLE  # noqa: UP006
+ANNOTATED: typing.Any = type(typing.Annotated[int, 0])
+ALIASES = types.GenericAlias, type(typing.List[int]), ANNOTATED, CALLABLE  # noqa: UP006
 
 
 class Mark:
@@ -86,6 +87,7 @@ def objects_of(m):
         weakref.ref: weakref.ref(m(), m.function()),
         types.GenericAlias: types.GenericAlias(list, (m(), m())),
         type(typing.List[int]): typing.List[m.function()],  # noqa: UP006
+        ANNOTATED: typing.Annotated[m.function(), m(), m()],
         types.UnionType: int | types.GenericAlias(list, (m(),)),
         CALLABLE: collections.abc.Callable[[m(), m()], m()],
         types.MethodType: types.MethodType(m.function(), m()),

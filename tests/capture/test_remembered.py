@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import types
+import typing
 import weakref
 
 import numpy as np
@@ -633,3 +634,40 @@ def test_the_end_of_a_process_is_silent():
     """Modules that a copy would need are gone when the last objects of a process go."""
     ended = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+class Row:
+    """Fields by name; one that is missing is a KeyError."""
+
+    def __init__(self, **fields):
+        self.fields = fields
+
+    def __getattr__(self, name):
+        if name == "fields":
+            raise AttributeError(name)
+        return self.fields[name]
+
+
+def test_questions_about_an_object_do_not_run_its_getattr():
+    row = Row(scale=np.array([1.0, 2.0, 3.0]))
+
+    def f(x):
+        return np.sum(row.scale * x**2)
+
+    for _ in range(4):
+        np.testing.assert_array_equal(tg.grad(f)(X), 2 * row.fields["scale"] * X)
+
+
+def test_an_annotation_shows_the_class_that_the_function_sees():
+    class Length:
+        size = np.array([1.0, 2.0, 3.0])
+
+    alias = typing.Annotated[Length, Length.size]
+
+    def f(x):
+        kind, size = alias.__origin__, alias.__metadata__[0]
+        assert kind is Length
+        Length.size[0] = 5.0
+        return np.sum(x * size * kind.size)
+
+    np.testing.assert_array_equal(tg.grad(f)(X), [25.0, 4.0, 9.0])

@@ -29,6 +29,10 @@ COMPILED = {
     **of("compiled (C, C++)", "tenth_pulses.hidden_states tenth_pulses.categories"),
     **of("compiled (Cython)", "eleventh_models.tweedie"),
     **of("compiled (Cython)", "twelfth_tables.isotonic twelfth_tables.distances twelfth_tables.recursive"),
+    **of(
+        "compiled (Cython)",
+        "thirteenth_tables.poisson thirteenth_tables.scales thirteenth_places.sinogram",
+    ),
 }
 REFUSED = {
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
@@ -50,6 +54,21 @@ REFUSED = {
     **of("a series times a tracked array", "ninth_series.moving_averages"),
     **of("`x.shape = ...` of an array that was written", "ninth_series.multitaper"),
     **of("a list of arrays is stored in an object array", "eleventh_models.black_body eleventh_models.halo"),
+    **of("`np.place` into a plain array", "thirteenth_tables.edgeworth"),
+    **of(
+        "tracked numbers in a plain array of pandas", "thirteenth_tables.manova thirteenth_places.portfolio"
+    ),
+    **of("dask's hash of a tracked array", "thirteenth_places.patterns"),
+    **of("a gufunc of Numba", "thirteenth_places.moving thirteenth_places.missing"),
+    **of("`interp` of xarray", "thirteenth_places.weighted"),
+    **of(
+        "physical constants that note their units on their class",
+        "thirteenth_plasmas.speeds thirteenth_plasmas.velocities thirteenth_plasmas.cold_plasma "
+        "thirteenth_plasmas.warm_plasma thirteenth_plasmas.dispersion thirteenth_plasmas.stix_waves",
+    ),
+    **of("`np.broadcast` of arrays with units", "thirteenth_plasmas.lengths"),
+    **of("`float` of a quantity of pint", "thirteenth_plasmas.activity"),
+    **of("`np.stack` of arrays with units", "thirteenth_plasmas.representations"),
     **of("a masked array in `scipy.ndimage`", "eleventh_spectra.flattened"),
     **of("an object that is reached by two ways", "eleventh_spectra.synchrotron"),
     **of("the function draws a picture", "eleventh_lives.failure"),

@@ -34,6 +34,7 @@ KINDS = (
     "tenth",
     "eleventh",
     "twelfth",
+    "thirteenth",
 )
 PROGRAMS = sorted(
     [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)
