@@ -131,7 +131,8 @@ class Record(Trace):
         self.short: dict = {}
         self.elements: dict = {}  # (number of an array, index of one element) -> number of that
         self.same: dict = {}
-        self.whats: dict = {}  # (operation, flags, key of its settings) -> what is done
+        self.settings: dict = {}  # key of settings -> its number
+        self.whats: dict = {}  # (operation, flags, number of its settings) -> what is done
         self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
         self.placed: set = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
@@ -469,7 +470,9 @@ class Record(Trace):
                 met, key = short[1], ks
         else:
             params, of_params = settled_of(prim, params)
-            key = None if of_params is None else (prim, ks, of_params)
+            if of_params is not None:
+                of_params = self.settings.setdefault(of_params, len(self.settings))
+                key = prim, ks, of_params
         if not pure:
             key = None
         elif key is not None:
