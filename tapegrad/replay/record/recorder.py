@@ -362,7 +362,7 @@ class Record(Trace):
             if type(out) is not float64:
                 return self.done(READ, (i,), dict(element_at(at)))
             self.elements[j, at] = k = self.new(out, (READ, element_at(at), self.watched), (j,))
-        return variable(self.looks[k][0], self, k)
+        return self.handles(k)
 
     def single(self, prim, x, v, i):
         return self.shortly(prim, (i,))
