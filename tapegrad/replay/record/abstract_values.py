@@ -18,8 +18,9 @@ COUNT = itertools.count()
 
 def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
     """(hollow array, layout if it owns its memory, layout if it does not, a number, type and dtype of
-    NumPy's, class of its Variables) of an array.  A layout: (is it an array of NumPy?  None: a number, shape, strides, dtype, does it
-    own its memory?)"""
+    NumPy's, class of its Variables) of an array.
+
+    A layout: (is it an array of NumPy?  None: a number, shape, strides, dtype, does it own its memory?)"""
     if len(LOOKS) > 999:
         LOOKS.clear()
     rest = (xp is np, shape, strides, dtype)
