@@ -435,8 +435,8 @@ class Record(Trace):
         self.short = self.shorts.setdefault(watched, {})
 
     def serves(self, k: Any) -> bool:
-        """Return whether instruction k, or that of these parts, looked at the flags of now, or if there are none
-        now, at some of which the function does not hear."""
+        """Return whether instruction k, or that of these parts, looked at the flags of now. If there are
+        none now, it may have looked at flags of which the function does not hear."""
         flags = self.what[self.operands[k[0]][0] if type(k) is tuple else k][2]
         return flags == self.watched or not self.watched and LOUD not in flags
 
