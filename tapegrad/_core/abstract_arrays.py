@@ -155,7 +155,8 @@ def abstract_array(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable
     room = memory(xp, d, (below + above) // d.itemsize + 1)
     if xp is np:
         found: Any = np.ndarray.__new__(Hollow, shape, d, room, below, strides)
-        found.flags.writeable = writeable and not has_repeating_axis(shape, strides)
+        if not writeable or has_repeating_axis(shape, strides):
+            found.flags.writeable = False
         return found
     return device_abstract_type(xp)(shape, d, room.data + below, strides)
 

@@ -271,6 +271,8 @@ def tree_map(f: AnyFunction, x: Any, *rest: Any) -> Any:
     """Apply f to each leaf, together with the leaves at the same place in further trees. Returns a tree
     like x."""
     if is_node(x):
+        if not rest:
+            return rebuilt(x, [f(c) if type(c) in LEAVES else tree_map(f, c) for c in children(x)])
         others: Any = [members_like(x, r) for r in rest]
         if None in others:
             raise ArgumentError(

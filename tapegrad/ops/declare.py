@@ -29,7 +29,7 @@ import numpy as np
 import scipy
 
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
-from .._core.bytecode import instructions_of
+from .._core.bytecode import distinct_instructions
 from .._core.errors import DeviceError
 from .._core.foreign import operand
 from .._core.primitive import Primitive, bind, layout_of
@@ -324,7 +324,7 @@ def reads(rule: AnyFunction) -> list[bool]:
     seen: set[int] = set()
     arguments = code.co_argcount + code.co_kwonlyargcount
     several = code.co_flags & inspect.CO_VARARGS
-    for operation, number in instructions_of(code):
+    for operation, number in distinct_instructions(code):
         if operation in PAIRS:
             seen.update((number >> 4, number & 15))
         elif operation in LOCALS:

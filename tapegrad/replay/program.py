@@ -112,20 +112,12 @@ class Program:
         external = found.numbers(lambda prim, _: prim.external) if self.groups else []
         self.may_raise = found.checked(same)
         self.numbers = self.reached(operands, [*drawn, *external])
-        self.constants = {
-            k: known[k] for k in found.numbers(lambda prim, _: prim is CONSTANT) if self.needed[k]
-        }
-        self.captured = [
-            (k, known[k]) for k in found.numbers(lambda prim, _: prim is CAPTURED) if self.needed[k]
-        ]
+        given = [k for k in trace.inputs if self.needed[k]]
+        self.constants = {k: known[k] for k in given if what[k][0] is CONSTANT}
+        self.captured = [(k, known[k]) for k in given if what[k][0] is CAPTURED]
         self.read = [array for _, array in self.captured]
         self.what, self.operands = [what[k] for k in self.numbers], [operands[k] for k in self.numbers]
-        self.looks = trace.looks
-        self.views = {
-            k
-            for k, v in enumerate(known)
-            if type(v) is not np.float64 and getattr(v, "base", None) is not None
-        }
+        self.looks, self.views = trace.looks, trace.views
         self.factors: dict = {}  # number -> layout of what `with_shared_factors` adds
         self.solves = bool(found.numbers(lambda prim, _: prim is SYSTEM))
         at = {k for k in self.arguments if len(self.arguments) > 1}
@@ -140,9 +132,9 @@ class Program:
         ends = [*outputs, *[k for _, k in self.written], *self.guards, *drawn]
         for k in (*ends, *self.may_raise):
             needed[k] = 1
-        for k in range(self.size - 1, -1, -1):
-            if needed[k] and operands[k]:
-                for j in operands[k]:
+        for k, ks in zip(range(self.size - 1, -1, -1), reversed(operands), strict=True):
+            if ks and needed[k]:
+                for j in ks:
                     needed[j] = 2
         self.asked = sorted([k for k in self.may_raise.difference(ends) if needed[k] == 1])
         return [k for k, ks in enumerate(operands) if needed[k] and ks is not None]
@@ -347,33 +339,33 @@ class RecordedFacts:
 
     def __init__(self, trace: Any):
         self.trace = trace
-        ids = np.fromiter(map(id, trace.what), np.int64, len(trace.what))
-        _, first, self.classes = np.unique(ids, return_index=True, return_inverse=True)
-        self.of_class = [trace.what[k] for k in first.tolist()]
-
-    def which(self, f: Callable) -> np.ndarray:
-        """f(operation, flags) of each instruction."""
-        return np.array([bool(f(prim, watched)) for prim, _, watched in self.of_class], bool)[self.classes]
+        self.ids = [*map(id, trace.what)]
+        self.of_id = dict(zip(self.ids, trace.what, strict=True))
 
     def numbers(self, f: Callable) -> list:
-        return np.flatnonzero(self.which(f)).tolist()
+        """The instructions of which f(operation, flags) is true."""
+        found = {n for n, (prim, _, watched) in self.of_id.items() if f(prim, watched)}
+        return [k for k, n in enumerate(self.ids) if n in found] if found else []
 
     def checked(self, same: dict) -> set:
         """Numbers of instructions that may raise an exception, or a flag that is as good as one. There the
         function may take another way, whether it reads what they give or not."""
         trace = self.trace
-        inputs = self.which(lambda prim, _: prim in INPUTS)
-        found = self.which(lambda prim, watched: LOUD in watched or not is_total(prim)) & ~inputs
-        ids = [*map(id, trace.looks)]
-        looks = dict(zip(ids, trace.looks, strict=True))
-        whole = {n for n, look in looks.items() if look[5] is not None and look[5].kind in "iu"}
-        if whole:
-            places = {*itertools.compress(range(len(ids)), map(whole.__contains__, ids))}
-            places.difference_update(self.numbers(lambda prim, _: prim is CONSTANT))
-            by_places = lambda prim, _: prim not in STRUCTURAL and prim.batch != "elementwise"
-            for k in self.numbers(by_places) if places else ():
-                found[k] = found[k] or not places.isdisjoint(trace.operands[k])
-        return {same.get(k, k) for k in np.flatnonzero(found).tolist()}
+        found = self.numbers(
+            lambda prim, watched: prim not in INPUTS and (LOUD in watched or not is_total(prim))
+        )
+        looks = dict(zip(map(id, trace.looks), trace.looks, strict=True))
+        if any([look[5] is not None and look[5].kind in "iu" for look in looks.values()]):
+            by_places = self.numbers(
+                lambda prim, _: prim not in STRUCTURAL and prim.batch != "elementwise" and is_total(prim)
+            )
+            found += [k for k in by_places if any([self.is_place(j) for j in trace.operands[k]])]
+        return {same.get(k, k) for k in found}
+
+    def is_place(self, k: int) -> bool:
+        """Return whether instruction k gives integers that are not the same in each replay."""
+        dtype = self.trace.looks[k][5]
+        return dtype is not None and dtype.kind in "iu" and self.trace.what[k][0] is not CONSTANT
 
 
 def body_of(i: Instruction) -> Callable:

@@ -18,6 +18,7 @@ from .._core.arrays import (
     is_scalar,
     mark_immutable,
     may_share_memory,
+    room_like,
     xp_of,
 )
 from .._core.scope import OPEN
@@ -75,7 +76,8 @@ class Leaf:
             self.value = None
             if is_array(x):
                 self.layout = x.shape, x.strides, x.dtype
-                self.packed = copy_with_layout(x).strides == x.strides
+                room = room_like(x) if x.flags.forc else copy_with_layout(x)
+                self.packed = room.strides == x.strides
 
     def holds(self, x: Any) -> bool:
         if type(x) is not self.kind:

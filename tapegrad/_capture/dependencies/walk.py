@@ -195,8 +195,8 @@ class DependencyWalk:
         It compares identities, so False may also mean other objects of equal value."""
         if self.unknown is not None:
             return bool
-        body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
-        text = f"def same():\n  try:\n    pass\n{body}  except Exception: return False\n  return True"
+        held = " and ".join([f"({line})" for line in self.lines]) or "True"
+        text = f"def same():\n  try: return {held}\n  except Exception: return False"
         exec(compiled_text(text), self.given)
         return self.given.pop("same")  # which would keep itself alive
 

@@ -6,9 +6,10 @@ the declaration settles. The code serves every level: for a value that is a Vari
 entry point again. Tapes and duals are handled inline. For other traces the arguments are lowered
 (`Trace.step`)."""
 
+import itertools
 import marshal
 import sys
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..._core.registry import late
 from ..._core.reverse import JOINT, NONE, SETTINGS, AdaptedRule, ShapeStandIn, Tape, keep, setting_copy
 from ..._core.variable import CLASSES, FLOAT, HANDLES, ArrayVariable, Variable, View, bottom, frozen, new
 from ...ops import families as families
-from ...ops.declare import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
+from ...ops.declare import PRIMITIVES, Signature, bound, coerced, is_operator, reads, signature_of
 from .numbers import fit_rule
 
 GENERAL = """
@@ -319,9 +320,12 @@ NUMBER = "FLOAT if c is float64 or c is FLOAT else CLASSES[c]"
 MADE = "ArrayVariable if c is ndarray or c is ArrayVariable else FLOAT if c is float64 else CLASSES[c]"
 LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # those of the template UNARY
 
+# Calls of an operation before its code is generated. That takes as long as it saves in some hundred calls.
+GENERAL_CALLS = 4
+
 # The names that generated code uses.
 SPACE: dict = dict(
-    __name__=__name__, both_saved=both_saved,
+    __name__=__name__, GENERAL_CALLS=GENERAL_CALLS, both_saved=both_saved,
     Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HANDLES=HANDLES, CLASSES=CLASSES,
     View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
     settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8, NUMBERS=NUMBERS,
@@ -370,16 +374,17 @@ def entry_text(prim: Primitive, signature: Signature) -> str:
 
 
 def _first(*args, **kwargs):
-    """The code of every entry point before its first call, which generates the real code. Most operations
-    are never called."""
-    return install()(*args, **kwargs)  # noqa: F821
+    """The code of every entry point before it is generated. Most operations are called seldom or never."""
+    return (general if next(calls) < GENERAL_CALLS else install())(*args, **kwargs)  # noqa: F821
 
 
 def quicken(entry: Any) -> None:
     prim = entry.prim
     vjp = prim.vjp or (None,)
-    entry.__globals__.update(SPACE, vjp0=vjp[0], vjp1=vjp[-1], jvp=prim.jvp, install=lambda: _install(entry))
-    entry.__globals__[entry.__name__] = entry
+    space = entry.__globals__
+    space.update(SPACE, vjp0=vjp[0], vjp1=vjp[-1], jvp=prim.jvp, install=lambda: _install(entry))
+    space.update(general=FunctionType(bound.__code__, space, entry.__name__), calls=itertools.count())
+    space[entry.__name__] = entry
     entry.__code__ = _first.__code__
 
 

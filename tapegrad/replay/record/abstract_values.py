@@ -9,6 +9,7 @@ from numpy import ndarray
 from ..._core.abstract_arrays import hollow, hollow_number
 from ..._core.arrays import is_array, is_scalar, xp_of
 from ..._core.primitive import Primitive
+from ..._core.variable import CLASSES
 
 LOOKS: dict = {}  # what values look like
 GIVEN: dict = {}  # elementwise operation -> what its results look like (`elementwise_rule`)
@@ -17,18 +18,21 @@ COUNT = itertools.count()
 
 def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
     """(hollow array, layout if it owns its memory, layout if it does not, a number, type and dtype of
-    NumPy's) of an array.  A layout: (is it an array of NumPy?  None: a number, shape, strides, dtype, does it
-    own its memory?)"""
+    NumPy's, class of its Variables) of an array.
+
+    A layout: (is it an array of NumPy?  None: a number, shape, strides, dtype, does it own its memory?)"""
     if len(LOOKS) > 999:
         LOOKS.clear()
     rest = (xp is np, shape, strides, dtype)
+    value = hollow(xp, shape, dtype, strides)
     found = (
-        hollow(xp, shape, dtype, strides),
+        value,
         (*rest, True),
         (*rest, False),
         next(COUNT),
         ndarray if xp is np else None,
         dtype,
+        CLASSES[type(value)],
     )
     LOOKS[(shape, strides, dtype) if xp is np else (xp, shape, strides, dtype)] = found
     return found
@@ -48,11 +52,13 @@ def look_at(v: Any) -> tuple:
 def look_of_number(v: Any) -> tuple:
     found = LOOKS.get(type(v))
     if found is None and type(v) in (tuple, list):  # of several results
-        found = LOOKS[type(v)] = None, *[(None, (), (), None, True)] * 2, next(COUNT), None, None
+        found = LOOKS[type(v)] = None, *[(None, (), (), None, True)] * 2, next(COUNT), None, None, None
     elif found is None:
         d = v.dtype if is_scalar(v) else np.asarray(v).dtype
         kind = type(v) if is_scalar(v) else None
-        found = hollow_number(d), *[(None, (), (), getattr(v, "dtype", None), True)] * 2, next(COUNT), kind, d
+        value = hollow_number(d)
+        layout = None, (), (), getattr(v, "dtype", None), True
+        found = value, layout, layout, next(COUNT), kind, d, CLASSES[type(value)]
         if d.kind in "biufc":
             LOOKS[type(v)] = found
     return found

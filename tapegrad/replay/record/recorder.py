@@ -26,7 +26,7 @@ from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tra
 from ..._core.reverse import setting_copy
 from ..._core.scope import now
 from ..._core.trees import nested
-from ..._core.variable import HANDLES, Variable, View, variable
+from ..._core.variable import HANDLES, Variable, View, new, variable
 from ..._dispatch.random import DRAW
 from ..costs import OPENED_ELEMENTS
 from .abstract_values import elementwise_rule, look_at
@@ -101,8 +101,10 @@ class Record(Trace):
         self.groups: list = [] if groups is None else groups
         self.what: list = []
         self.operands: list = []
+        self.inputs: list = []  # numbers of the instructions without operands
         self.known: list = []
         self.looks: list = []
+        self.views: set = set()  # numbers of arrays that do not own their memory
         self.guards: dict = {}
         self.asked = 0  # how often values were asked for
         self.pulled = False  # was a tape over it swept?
@@ -121,14 +123,16 @@ class Record(Trace):
         self.raised = False  # has an operation raised an error?
         self.finite = False  # was it asked whether values are finite?
         self.unkept: str | None = None  # why a replay cannot stand for this call
-        self.mets: dict = {}
-        # under these flags: what an instruction does -> its number, or those of its parts
+        # what an instruction does -> its number, or those of its parts; of an elementwise operation without
+        # settings: the operation -> {operands: number}
         self.met: dict = {}
-        self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
-        self.flagful: list = []  # pairs of such dicts, under flags, where now none is looked at
+        # flags that are looked at -> {elementwise operation without settings: how it is done} (`shortened`)
+        self.shorts: dict = {}
+        self.short: dict = {}
         self.elements: dict = {}  # (number of an array, index of one element) -> number of that
         self.same: dict = {}
-        self.whats: dict = {}  # (operation, flags, key of its settings) -> what is done
+        self.settings: dict = {}  # key of settings -> its number
+        self.whats: dict = {}  # (operation, flags, number of its settings) -> what is done
         self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
         self.placed: set = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
@@ -141,11 +145,16 @@ class Record(Trace):
 
     def new(self, value: Any, what: tuple, operands: tuple | None = None) -> int:
         look = look_at(value)  # which may raise, before anything is noted
+        k = len(self.known)
+        if operands is None:
+            self.inputs.append(k)
+        if type(value) is not float64 and getattr(value, "base", None) is not None:
+            self.views.add(k)
         self.what.append(what)
         self.operands.append(operands)
         self.known.append(value)
         self.looks.append(look)
-        return len(self.known) - 1
+        return k
 
     def watch(self, value: Any, kind: Any = True) -> Variable:
         """An argument."""
@@ -353,7 +362,7 @@ class Record(Trace):
             if type(out) is not float64:
                 return self.done(READ, (i,), dict(element_at(at)))
             self.elements[j, at] = k = self.new(out, (READ, element_at(at), self.watched), (j,))
-        return variable(self.looks[k][0], self, k)
+        return self.handles(k)
 
     def single(self, prim, x, v, i):
         return self.shortly(prim, (i,))
@@ -367,9 +376,8 @@ class Record(Trace):
 
     def shortly(self, prim, given):
         """An operation without settings: if it is elementwise, by what is known of it."""
-        setting = now()
         if (
-            setting is not self.setting
+            now() is not self.setting
             or warnings.filters is not self.filters
             or (self.weak and not self.weak.isdisjoint(given))
         ):
@@ -383,9 +391,7 @@ class Record(Trace):
         slots = given if not self.same else tuple([self.same.get(j, j) for j in given])
         looks = self.looks
         k = met.get(slots)
-        if k is None and self.flagful:
-            k = self.met_under_flags(prim, slots)
-        if k is None:
+        if k is None or (self.what[k] is not what and not self.serves(k)):
             known = self.known
             k = len(known)
             if len(given) == 1:
@@ -401,7 +407,13 @@ class Record(Trace):
             known.append(out)
             looks.append(look)
             met[slots] = k
-        return variable(looks[k][0], self, k)
+        else:
+            look = looks[k]
+        y = new(look[6])
+        y._value = look[0]
+        y._trace = self
+        y._slot = k
+        return y
 
     def apply(self, prim, args, params):
         slots = []
@@ -420,21 +432,13 @@ class Record(Trace):
 
     def flagged(self, watched):
         self.watched = watched
-        self.met, self.short = self.mets.setdefault(watched, ({}, {}))
-        self.flagful = [] if watched else [v for w, v in self.mets.items() if w and LOUD not in w]
+        self.short = self.shorts.setdefault(watched, {})
 
-    def met_under_flags(self, prim: Any, ks: tuple, of_params: Any = None) -> int | None:
-        """The number of an instruction that does the same, and of which a plain call looks at flags."""
-        for met, short in self.flagful:
-            of_prim = short.get(prim) if of_params is None else None
-            found = (
-                of_prim[1].get(ks)
-                if of_prim
-                else met.get((prim, ks) if of_params is None else (prim, ks, of_params))
-            )
-            if found is not None:
-                return found
-        return None
+    def serves(self, k: Any) -> bool:
+        """Return whether instruction k, or that of these parts, looked at the flags of now. If there are
+        none now, it may have looked at flags of which the function does not hear."""
+        flags = self.what[self.operands[k[0]][0] if type(k) is tuple else k][2]
+        return flags == self.watched or not self.watched and LOUD not in flags
 
     def shortened(self, prim):
         """(body, what of it was met: operands -> number, what results look like, what is done) of an
@@ -443,7 +447,7 @@ class Record(Trace):
         short = ()
         laid = prim.batch == "elementwise" or prim.reduces == "products"
         if pure and fresh and laid and not prim.multi and LOUD not in self.watched:
-            short = run, {}, elementwise_rule(prim), (prim, NOTHING, self.watched)
+            short = run, self.met.setdefault(prim, {}), elementwise_rule(prim), (prim, NOTHING, self.watched)
         self.short[prim] = short
         return short
 
@@ -466,13 +470,15 @@ class Record(Trace):
                 met, key = short[1], ks
         else:
             params, of_params = settled_of(prim, params)
-            key = None if of_params is None else (prim, ks, of_params)
+            if of_params is not None:
+                of_params = self.settings.setdefault(of_params, len(self.settings))
+                key = prim, ks, of_params
         if not pure:
             key = None
         elif key is not None:
             found = met.get(key)
-            if found is None and self.flagful and not prim.writes:
-                found = self.met_under_flags(prim, ks, of_params)
+            if found is not None and not self.serves(found):
+                found = None
             if found is not None and not prim.writes:
                 return self.handles(found)
         values = [self.known[k] for k in slots]
@@ -502,7 +508,7 @@ class Record(Trace):
             self.alone.add(k)
         if prim.writes and found is not None:
             self.same[k] = found
-        elif key is not None:
+        elif key is not None and k != ():
             met[key] = k
         return self.handles(k)
 
