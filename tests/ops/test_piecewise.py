@@ -269,6 +269,11 @@ def test_logistic_tails(xp):
         )
 
 
+@pytest.mark.parametrize("x", [-np.inf, np.inf])
+def test_log_ndtr_is_flat_at_infinity(xp, x):
+    assert all(derivative(xp, sp.log_ndtr, x, word) == 0.0 for word in ("R", "F", "RF", "FR", "FF"))
+
+
 @pytest.mark.parametrize("f, order", [(sp.j0, 0), (sp.j1, 1)])
 @pytest.mark.parametrize("x", [0.0, 0.5, 2.3, 11.0])
 def test_bessel_j(xp, f, order, x):

@@ -233,6 +233,9 @@ LAWS_OF_LAWS = {
     "truncated": lambda x: scipy.stats.truncate(scipy.stats.Normal(mu=x[0], sigma=x[1]), 0.2, 2.5).logpdf(
         0.7
     ),
+    "truncated below": lambda x: scipy.stats.truncate(scipy.stats.Normal(mu=x[0], sigma=x[1]), 0.2).logpdf(
+        0.7
+    ),
     "folded": lambda x: scipy.stats.abs(scipy.stats.Normal(mu=x[0], sigma=x[1])).logpdf(0.7),
     "exponential": lambda x: scipy.stats.exp(scipy.stats.Normal(mu=x[0], sigma=x[1])).logcdf(0.7),
     "order statistic": lambda x: scipy.stats.order_statistic(

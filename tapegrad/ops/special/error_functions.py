@@ -106,13 +106,19 @@ ndtri = special_ufunc(
     rough=True,
 )
 ndtri_exp = special_ufunc(sp.ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)))
-log_ndtr = special_ufunc(sp.log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), scalar="log_ndtr")
+log_ndtr = special_ufunc(sp.log_ndtr, lambda g, out, x: times0(inverse_mills(x), g), scalar="log_ndtr")
 
 
-@primitive(scalar=lambda x: math.sqrt(2 / math.pi) / sp.erfcx(x * -math.sqrt(0.5)))
+def mills_in_kernels(x):
+    return np.where(x == -math.inf, 0.0, math.sqrt(2 / math.pi) / sp.erfcx(x * -math.sqrt(0.5)))
+
+
+@primitive(scalar=mills_in_kernels)
 def inverse_mills(x):
-    """phi(x) / Phi(x), the derivative of log Phi; its own derivative is -r (r + x)."""
-    return (math.sqrt(2 / math.pi) / special_of(x).erfcx(x * -math.sqrt(0.5))).astype(x.dtype)
+    """phi(x) / Phi(x), the derivative of log Phi; its own derivative is -r (r + x). At minus infinity, where
+    log Phi is flat, it is 0."""
+    ratio = math.sqrt(2 / math.pi) / special_of(x).erfcx(x * -math.sqrt(0.5))
+    return xp_of(x).where(x == -math.inf, 0.0, ratio).astype(x.dtype)[()]
 
 
 def far_out(x: Any, single: float) -> float:
@@ -170,7 +176,7 @@ def dawsn_slope(x: Any) -> Any:
 def mills_slope(x: Any) -> Any:
     def near(x):
         r = inverse_mills(x)
-        return -r * (r + x)
+        return -times0(r, r + x)  # 0 at infinity
 
     def far(x):
         x = -absolute(x)
@@ -184,7 +190,7 @@ rules(
     lambda g, out, x, n: g * (out * (2.0 * n * out - 2.0 * (n + 1) * erfcx_ratio(x, n=n + 1))),
     jvp=same,
 )
-rules(inverse_mills, lambda g, out, x: times0(g, mills_slope(x)), jvp=same)
+rules(inverse_mills, lambda g, out, x: times0(mills_slope(x), g), jvp=same)
 
 # --- logistic function, entropies ---
 
