@@ -69,7 +69,6 @@ class Tracer:
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # loop-invariant inner loops are moved out
         self.once = pure  # need functions not be repeated?
-        self.later = False  # is all that `run` traces repeated later?
         # the attempts that found what holds of a loop, by the number of loops before it, for repetitions
         self.settled: dict[int, Any] = {}
         self.repeats = False
@@ -152,8 +151,7 @@ class Tracer:
         self.g.refusal = None
         try:
             with changed(tracer=self, inside=self.derivatives):
-                call = lambda: self.rebuild(f)(*tree_map(writable_argument, args))
-                found = call() if self.later else self.twice(call, f)
+                found = self.twice(lambda: self.rebuild(f)(*tree_map(writable_argument, args)), f)
             if self.g.refusal is not None:
                 raise KernelError(
                     f"{self.g.refusal} (the function caught this error, and what it does then is not what "
@@ -459,7 +457,6 @@ class RecursionTrace:
         leader = [first.setdefault(s, k) for k, s in enumerate(start)]
         fixed = {k for k in leader if g.op[start[k]] in ("const", "array")}
         t, begun, checked = self.t, self.t.attempt(), self.t.once
-        t.later = not checked  # the last attempt is repeated
         while True:
             begun.forget()
             begun.number = g.loops
@@ -474,8 +471,8 @@ class RecursionTrace:
             if finer == leader and constant == fixed:
                 break
             leader, fixed, t.once = finer, constant, True
-        t.once, t.later = checked, False
-        if not checked:
+        if t.once != checked:  # an earlier attempt ran its functions twice; so does the last one
+            t.once = checked
             traced = lambda: [*self.traced(ids, what), loop.inner]
             after, inc, _ = t.again(begun, [after, inc, loop.inner], traced, self.step)
         if isinstance(self.theta, ParameterRows):
