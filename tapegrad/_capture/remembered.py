@@ -17,6 +17,7 @@ asks, as at a first capture, what other threads do with the captured arrays."""
 import collections
 import functools
 import gc
+import itertools
 import operator
 import sys
 import threading
@@ -174,8 +175,22 @@ def drop_unheld(parts: list) -> None:
         parts += held
 
 
+EMPTIES = itertools.repeat(EMPTY)
+
+
 def in_spaces(places: list) -> list:
-    return [space.get(name, EMPTY) for space, names in places for name in names]
+    found: list = []
+    for space, names in places:
+        found += map(space.get, names, EMPTIES)
+    return found
+
+
+def in_dicts(dicts: list) -> list:
+    found: list = []
+    for d in dicts:
+        found += KEYS(d)
+        found += VALUES(d)
+    return found
 
 
 def in_filled(places: list) -> list:
@@ -192,9 +207,9 @@ def in_classes(places: list) -> list:
 
 # of each kind of places: what is held there, in a fixed order, by one or more functions; and how many
 HELD_IN: dict = {
-    "cells": (lambda cells: [c.cell_contents for c in cells],),  # (an empty cell raises ValueError)
+    "cells": (functools.partial(map, operator.attrgetter("cell_contents")),),  # (an empty one: ValueError)
     "names": (in_spaces,),
-    "dicts": (lambda dicts: [v for d in dicts for found in (KEYS(d), VALUES(d)) for v in found],),
+    "dicts": (in_dicts,),
     "lists": (lambda lists: [v for x in lists for v in MEMBERS(x)],),
     "filled": (in_filled,),
     "unread": (functools.partial(map, type),),
@@ -204,11 +219,11 @@ HELD_IN: dict = {
     "functions": tuple([functools.partial(map, getter) for getter in OF_FUNCTIONS]),
 }
 LENGTHS_OF: dict = {
-    "dicts": LENGTH,
-    "lists": list.__len__,
-    "filled": len,
-    "classes": lambda place: (len(bases_of(place[0])), len(place[1])),
-    "functions": lambda f: len(f.__dict__),
+    "dicts": functools.partial(map, LENGTH),
+    "lists": functools.partial(map, list.__len__),
+    "filled": functools.partial(map, len),
+    "classes": lambda places: [(len(bases_of(c)), len(space)) for c, space in places],
+    "attributes": functools.partial(map, len),
 }
 
 
@@ -223,6 +238,7 @@ class Places:
             for name, place in change[0].places(change, side):
                 found[name].append(place)
         found["classes"] = [(c, space_of(c)) for c in found["classes"]]
+        found["attributes"] = [f.__dict__ for f in found["functions"]]
         self.numbers, self.objects, self.unread = found["numbers"], found["objects"], found["unread"]
         self.slots, self.functions = found["slots"], found["functions"]
         self.reads = [(read, found[name]) for name, reads in HELD_IN.items() if found[name] for read in reads]
@@ -236,7 +252,10 @@ class Places:
         return found
 
     def lengths_now(self) -> list:
-        return [count(x) for count, places in self.counts for x in places]
+        found: list = []
+        for count, places in self.counts:
+            found += count(places)
+        return found
 
     def is_same(self) -> bool:
         for x in self.numbers:

@@ -518,7 +518,10 @@ def has_nan(g: Any) -> bool:
     g, _ = known(g)
     if type(g) is ndarray:
         if g.ndim == 1 and g.size < 8:  # so few that a reduction costs more
-            return any([x != x for x in g.tolist()])
+            for x in g.tolist():
+                if x != x:
+                    return True
+            return False
         s: Any = np.minimum.reduce(g, axis=None) if g.size else 0.0  # (a sum of squares might overflow)
         found: bool = s != s
         return found
