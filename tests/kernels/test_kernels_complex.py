@@ -97,6 +97,31 @@ def test_edges():
         np.testing.assert_allclose(np.array(k(a, b)), [expected.real, expected.imag], rtol=1e-13, atol=1e-15)
 
 
+SLOPES = {
+    np.sqrt: lambda z: 0.5 / np.sqrt(z), np.log: lambda z: 1 / z, np.exp: np.exp, np.sin: np.cos,
+    np.cos: lambda z: -np.sin(z), np.sinh: np.cosh, np.cosh: np.sinh, np.tan: lambda z: 1 + np.tan(z) ** 2,
+    np.tanh: lambda z: 1 - np.tanh(z) ** 2, np.reciprocal: lambda z: -1 / z**2, np.square: lambda z: 2 * z,
+    np.log10: lambda z: 1 / z / np.log(10), np.log2: lambda z: 1 / z / np.log(2),
+    (lambda z: z**-3): lambda z: -3 * z**-4, (lambda z: z**0.4): lambda z: 0.4 * z**-0.6,
+    (lambda z: (1 + 2j) / (z - 0.5)): lambda z: -(1 + 2j) / (z - 0.5) ** 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", SLOPES)
+def test_derivatives_on_the_axes(f):
+    """A part that is zero, also on the branch cut, where the sign of zero chooses the side: the real part of
+    a function with the derivative s has the slopes Re s and -Im s."""
+    a = np.array([0.0, 0.0, -0.0, 3.0, 0.7, -1.5, -1.5, 1.0])
+    b = np.array([2.0, -0.4, 1.3, 0.0, -0.0, 0.0, -0.0, 0.0])
+    real, imag = [kernels.map(lambda a, b, p=p: getattr(f(a + 1j * b), p)) for p in ("real", "imag")]
+    z = np.empty(8, complex)
+    z.real, z.imag = a, b
+    s = SLOPES[f](z)
+    for k, slopes in ((real, (s.real, -s.imag)), (imag, (s.imag, s.real))):
+        found = tg.grad(lambda a, b, k=k: k(a, b).sum(), (0, 1))(a, b)
+        np.testing.assert_allclose(found, slopes, rtol=1e-12, atol=1e-13)
+
+
 def test_refused():
     """What a kernel returns and carries is real."""
     for f in (

@@ -46,8 +46,8 @@ def root_mean_square(x: Any) -> Any:
     return np.sqrt((x * x).sum() / len(x))
 
 
-def replaced(c: Any, good: Any, **new: Any) -> Any:
-    """Return what is carried, with these fields replaced after a good step."""
+def replaced_where(c: Any, good: Any, **new: Any) -> Any:
+    """Return what is carried, with these fields replaced_where after a good step."""
     return c._replace(**{name: np.where(good, x, getattr(c, name)) for name, x in new.items()})
 
 
@@ -201,7 +201,7 @@ class ExplicitSteps(AdaptiveSteps):
         shorter = np.where(factor > MIN_FACTOR, factor, MIN_FACTOR)  # nan is not above it
         next_size = size * np.where(good, longer, shorter)
         rest = np.stack(slopes)
-        moved = replaced(c, good, t=end, y=new, slope=slopes[-1], before=c.t, state=c.y, slopes=rest)
+        moved = replaced_where(c, good, t=end, y=new, slope=slopes[-1], before=c.t, state=c.y, slopes=rest)
         return moved._replace(
             size=next_size,
             attempts=c.attempts + 1.0,

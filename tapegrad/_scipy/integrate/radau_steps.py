@@ -22,7 +22,7 @@ from .kernel_steps import (
     ImplicitSteps,
     combined,
     once,
-    replaced,
+    replaced_where,
     root_mean_square,
 )
 from .linear_steps import COLLOCATION
@@ -225,8 +225,8 @@ class RadauSteps(ImplicitSteps):
         shorter = np.where(converged, np.maximum(MIN_FACTOR, factor), 0.5)
         next_size = np.where(repeats, e.asked, size * np.where(good, longer, shorter))
         Z, new = self.differentiated(f, c, e.h, v), value(c.y) + v.Z[2]
-        moved = replaced(c, good, t=e.end, y=c.y + Z[2], before=c.t, state=c.y, Z=np.stack(Z))
-        moved = replaced(moved, good, proposed=next_size, last_size=c.proposed)
+        moved = replaced_where(c, good, t=e.end, y=c.y + Z[2], before=c.t, state=c.y, Z=np.stack(Z))
+        moved = replaced_where(moved, good, proposed=next_size, last_size=c.proposed)
         return moved._replace(
             slope=once(good, lambda _: value(f(e.end, new)), c.slope),
             size=next_size,

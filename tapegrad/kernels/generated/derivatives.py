@@ -252,14 +252,14 @@ class Family:
         return found
 
     def run_column(self, *arrays, run, first):
-        theta, data = column_of(arrays[:-1]), arrays[-1]
+        theta, data = sample_column(arrays[:-1]), arrays[-1]
         if type(theta) is np.ndarray is type(data):
             found = run("F", (0, 0), (theta, data))
             return found[:first, :, 0], found[first:, :, 0]
-        return in_two(self.F(run, theta, data), first)
+        return two_parts(self.F(run, theta, data), first)
 
     def pull_column(self, g, out, need, *arrays, run, first):
-        theta, data, w = column_of(arrays[:-1]), arrays[-1], column_rows(g, out)
+        theta, data, w = sample_column(arrays[:-1]), arrays[-1], column_rows(g, out)
         terms, end = [None] * len(arrays), 0
         if any(need[:-1]):
             plain = type(theta) is np.ndarray is type(data) is type(w)
@@ -275,11 +275,11 @@ class Family:
         return terms
 
     def push_column(self, t, out, *arrays, run, first):
-        theta, data = column_of(arrays[:-1]), arrays[-1]
+        theta, data = sample_column(arrays[:-1]), arrays[-1]
         made = [np.zeros(layout_of(x).shape) if dx is None else dx for x, dx in zip(arrays, t, strict=True)]
-        ways = [((column_of(made[:-1]),), ())] if any([dx is not None for dx in t[:-1]]) else []
+        ways = [((sample_column(made[:-1]),), ())] if any([dx is not None for dx in t[:-1]]) else []
         ways += [((), (t[-1],))] if t[-1] is not None else []
-        return in_two(sum_of_terms([self.F(run, theta, data, *way) for way in ways]), first)
+        return two_parts(sum_of_terms([self.F(run, theta, data, *way) for way in ways]), first)
 
     def checked(self, need: tuple) -> tuple:
         """Return `need` (or the tangents); raise if a missing derivative is asked for."""
@@ -391,7 +391,7 @@ class ArgumentLayout:
         return terms + [(vs, replace_item(ys, i, t[k + i])) for i in range(len(ys)) if t[k + i] is not None]
 
 
-def column_of(arrays: tuple) -> Any:
+def sample_column(arrays: tuple) -> Any:
     """Return the numbers of arrays as a column (p, 1)."""
     for x in arrays:
         if type(x) is not np.ndarray or x.ndim != 1:
@@ -400,7 +400,7 @@ def column_of(arrays: tuple) -> Any:
     return np.concatenate(arrays)[:, None]
 
 
-def in_two(rows: Any, first: int) -> tuple:
+def two_parts(rows: Any, first: int) -> tuple:
     """Return the first of rows (k, steps, 1), and the others, without the last axis."""
     k, steps, _ = layout_of(rows).shape
     flat = shaping.reshape(rows, to=(k, steps))

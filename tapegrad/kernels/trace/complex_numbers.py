@@ -54,7 +54,7 @@ class ComplexSym(Symbolic):
         return ComplexSym(self.real[key], self.imag[key])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.real[key], self.imag[key] = parts_of(self.g, value)
+        self.real[key], self.imag[key] = as_pair(self.g, value)
 
     def copy(self) -> "ComplexSym":
         return ComplexSym(self.real.copy(), self.imag.copy())
@@ -115,19 +115,19 @@ class ComplexSym(Symbolic):
         return complex_function(self.g, f, args, kwargs)
 
 
-def parts_of(g: Any, x: Any) -> Pair:
+def as_pair(g: Any, x: Any) -> Pair:
     """Return the parts of a number, an array or a nested list as real symbols."""
     if type(x) is ComplexSym:
         return x.real, x.imag
     if isinstance(x, (list, tuple)):
-        pairs = [parts_of(g, v) for v in x]
+        pairs = [as_pair(g, v) for v in x]
         return lift(g, [a for a, _ in pairs]), lift(g, [b for _, b in pairs])
     if isinstance(x, Sym):
         return as_real_symbol(x), lift(g, np.zeros(x.shape))
     return lift(g, np.real(x) * 1.0), lift(g, np.imag(x) * 1.0)
 
 
-def made(parts: Any) -> Any:
+def complex_or_real(parts: Any) -> Any:
     """Return a complex symbol of two parts, or a real one as it is."""
     return ComplexSym(*parts) if isinstance(parts, tuple) else parts
 
@@ -135,12 +135,12 @@ def made(parts: Any) -> Any:
 # --- elementwise ---
 
 
-def product(x: Pair, y: Pair) -> Pair:
+def pair_product(x: Pair, y: Pair) -> Pair:
     (a, b), (c, d) = x, y
     return a * c - b * d, a * d + b * c
 
 
-def quotient(x: Pair, y: Pair) -> Pair:
+def pair_quotient(x: Pair, y: Pair) -> Pair:
     """Smith's algorithm: nothing overflows that the quotient does not."""
     (a, b), (c, d) = x, y
     wide = abs(c) >= abs(d)
@@ -154,26 +154,29 @@ def quotient(x: Pair, y: Pair) -> Pair:
     return (first + second * r) * scale, np.where(wide, imag, -imag) * scale
 
 
-def exponential(x: Pair) -> Pair:
+def complex_exp(x: Pair) -> Pair:
     size = np.exp(x[0])
     return size * np.cos(x[1]), size * np.sin(x[1])
 
 
-def logarithm(x: Pair) -> Pair:
+def complex_log(x: Pair) -> Pair:
     """Near the unit circle log|x| = log1p(|x|^2 - 1) / 2."""
     a, b = x
     size = np.hypot(a, b)
     near = (size > 0.5) & (size < 2.0)
-    excess = np.where(near, (abs(a) - 1.0) * (abs(a) + 1.0) + b * b, 0.0)
+    excess = np.where(near, (a - 1.0) * (a + 1.0) + b * b, 0.0)
     return np.where(near, 0.5 * np.log1p(excess), np.log(size)), np.arctan2(b, a)
 
 
-def root(x: Pair) -> Pair:
-    """The larger part is sqrt((|a| + |x|) / 2), the other b over twice that; 0 at 0."""
+def complex_sqrt(x: Pair) -> Pair:
+    """The larger part is sqrt((|a| + |x|) / 2), the other b over twice that; 0 at 0.
+
+    (|a| is written so that its derivative at 0 is that of the branch which is taken.)"""
     a, b = x
-    t = np.sqrt(0.5 * (abs(a) + np.hypot(a, b)))
+    right, side = a >= 0.0, np.copysign(1.0, b)
+    t = np.sqrt(0.5 * (np.where(right, a, -a) + np.hypot(a, b)))
     other = np.where(t == 0.0, 0.0, 0.5 * b / t)
-    return np.where(a >= 0.0, t, abs(other)), np.where(a >= 0.0, other, np.copysign(t, b))
+    return np.where(right, t, side * other), np.where(right, other, side * t)
 
 
 def sine_and_cosine(x: Pair) -> tuple[Pair, Pair]:
@@ -182,42 +185,46 @@ def sine_and_cosine(x: Pair) -> tuple[Pair, Pair]:
     return (s * even, c * up), (c * even, -s * up)
 
 
-def hyperbolic(x: Pair) -> tuple[Pair, Pair]:
+def sinh_and_cosh(x: Pair) -> tuple[Pair, Pair]:
     """sinh(x) = -i sin(i x), cosh(x) = cos(i x)."""
     (s, t), cosine = sine_and_cosine((-x[1], x[0]))
     return (t, -s), cosine
 
 
-def hyperbolic_tangent(x: Pair) -> Pair:
+def complex_tanh(x: Pair) -> Pair:
     """sinh(2 a) and sin(2 b) over cosh(2 a) + cos(2 b), both divided by exp(2 |a|)."""
     a, b = x
-    e = np.exp(-2.0 * abs(a))
+    side = np.copysign(1.0, a)  # (an absolute value would lose the derivative at 0)
+    e = np.exp(-2.0 * side * a)
     below = 1.0 + 2.0 * np.cos(2.0 * b) * e + e * e
-    real = -np.expm1(-4.0 * abs(a)) / below
-    return np.copysign(real, a), 2.0 * np.sin(2.0 * b) * e / below
+    return side * -np.expm1(-4.0 * side * a) / below, 2.0 * np.sin(2.0 * b) * e / below
 
 
-def tangent(x: Pair) -> Pair:
-    a, b = hyperbolic_tangent((-x[1], x[0]))  # tan(x) = -i tanh(i x)
+def complex_tan(x: Pair) -> Pair:
+    a, b = complex_tanh((-x[1], x[0]))  # tan(x) = -i tanh(i x)
     return b, -a
 
 
-def power(x: Pair, y: Any) -> Pair:
+def complex_power(x: Pair, y: Any) -> Pair:
     """Whole powers are products; others are exp(y log x), and 0 at 0."""
     c, d = y[0].constant(), y[1].constant()
     if c is not None and c.ndim == 0 and d is not None and not d.any() and abs(c) <= 64 and c == int(c):
         out, square, n = (1.0, 0.0), x, abs(int(c))
         while n:
-            out, square, n = product(out, square) if n % 2 else out, product(square, square), n // 2
-        return out if c >= 0 else quotient((1.0, 0.0), out)
+            out, square, n = (
+                pair_product(out, square) if n % 2 else out,
+                pair_product(square, square),
+                n // 2,
+            )
+        return out if c >= 0 else pair_quotient((1.0, 0.0), out)
     zero = (x[0] == 0.0) & (x[1] == 0.0)
-    a, b = exponential(product(y, logarithm((np.where(zero, 1.0, x[0]), x[1]))))
+    a, b = complex_exp(pair_product(y, complex_log((np.where(zero, 1.0, x[0]), x[1]))))
     return np.where(zero, 0.0, a), np.where(zero, 0.0, b)
 
 
-def scaled(factor: float) -> Callable:
+def complex_log_times(factor: float) -> Callable:
     def run(x):
-        a, b = logarithm(x)
+        a, b = complex_log(x)
         return a * factor, b * factor
 
     return run
@@ -225,13 +232,13 @@ def scaled(factor: float) -> Callable:
 
 UFUNCS: dict = {  # of the parts of the operands; a result that is no tuple is real
     np.add: lambda x, y: (x[0] + y[0], x[1] + y[1]), np.subtract: lambda x, y: (x[0] - y[0], x[1] - y[1]),
-    np.multiply: product, np.true_divide: quotient, np.negative: lambda x: (-x[0], -x[1]),
+    np.multiply: pair_product, np.true_divide: pair_quotient, np.negative: lambda x: (-x[0], -x[1]),
     np.positive: lambda x: x, np.conjugate: lambda x: (x[0], -x[1]), np.absolute: lambda x: np.hypot(*x),
-    np.square: lambda x: product(x, x), np.reciprocal: lambda x: quotient((1.0, 0.0), x),
-    np.power: power, np.exp: exponential, np.log: logarithm, np.log10: scaled(1 / math.log(10)),
-    np.log2: scaled(1 / math.log(2)), np.sqrt: root,
-    np.sin: lambda x: sine_and_cosine(x)[0], np.cos: lambda x: sine_and_cosine(x)[1], np.tan: tangent,
-    np.sinh: lambda x: hyperbolic(x)[0], np.cosh: lambda x: hyperbolic(x)[1], np.tanh: hyperbolic_tangent,
+    np.square: lambda x: pair_product(x, x), np.reciprocal: lambda x: pair_quotient((1.0, 0.0), x),
+    np.power: complex_power, np.sqrt: complex_sqrt, np.exp: complex_exp, np.log: complex_log,
+    np.log10: complex_log_times(1 / math.log(10)), np.log2: complex_log_times(1 / math.log(2)),
+    np.sin: lambda x: sine_and_cosine(x)[0], np.cos: lambda x: sine_and_cosine(x)[1], np.tan: complex_tan,
+    np.sinh: lambda x: sinh_and_cosh(x)[0], np.cosh: lambda x: sinh_and_cosh(x)[1], np.tanh: complex_tanh,
     np.equal: lambda x, y: (x[0] == y[0]) & (x[1] == y[1]),
     np.not_equal: lambda x, y: (x[0] != y[0]) | (x[1] != y[1]),
     np.isnan: lambda x: np.isnan(x[0]) | np.isnan(x[1]),
@@ -243,10 +250,10 @@ UFUNCS: dict = {  # of the parts of the operands; a result that is no tuple is r
 def complex_ufunc(g: Any, ufunc: Any, x: tuple) -> Any:
     """Apply a ufunc to operands of which one is complex."""
     if ufunc is np.matmul:
-        return bilinear(g, np.matmul, x)
+        return product_of_arrays(g, np.matmul, x)
     if ufunc not in UFUNCS:
         raise g.refused(UnsupportedFunction(f"{public_name(ufunc)} of complex numbers"))
-    return made(UFUNCS[ufunc](*[parts_of(g, v) for v in x]))
+    return complex_or_real(UFUNCS[ufunc](*[as_pair(g, v) for v in x]))
 
 
 # --- functions of arrays ---
@@ -254,23 +261,24 @@ def complex_ufunc(g: Any, ufunc: Any, x: tuple) -> Any:
 LINEAR = {
     getattr(np, name)
     for name in (
-        "sum", "mean", "cumsum", "diff", "reshape", "ravel", "transpose", "squeeze", "expand_dims", "concatenate",
-        "stack", "vstack", "hstack", "column_stack", "take", "flip", "roll", "trace", "diagonal", "diag",
-        "swapaxes", "moveaxis", "broadcast_to", "repeat", "tile", "atleast_1d", "atleast_2d", "tril", "triu",
+        "sum", "mean", "cumsum", "diff", "reshape", "ravel", "transpose", "squeeze", "expand_dims",
+        "concatenate", "stack", "vstack", "hstack", "column_stack", "take", "flip", "roll", "trace",
+        "diagonal", "diag", "swapaxes", "moveaxis", "broadcast_to", "repeat", "tile", "atleast_1d",
+        "atleast_2d", "tril", "triu",
         "zeros_like",
     )
 }  # fmt: skip
 BILINEAR = {np.dot, np.inner, np.outer, np.kron, np.convolve}
 OF_PARTS: dict = {
     np.real: lambda x: x[0], np.imag: lambda x: x[1],
-    np.prod: lambda x: functools.reduce(product, zip(*map(np.ravel, x), strict=True)),
+    np.prod: lambda x: functools.reduce(pair_product, zip(*map(np.ravel, x), strict=True)),
     np.angle: lambda x, deg=False: np.arctan2(x[1], x[0]) * (180 / math.pi if deg else 1.0),
 }  # fmt: skip
 
 
-def bilinear(g: Any, f: Callable, x: tuple) -> Any:
-    (a, b), (c, d) = [parts_of(g, v) for v in x]
-    return made((f(a, c) - f(b, d), f(a, d) + f(b, c)))
+def product_of_arrays(g: Any, f: Callable, x: tuple) -> Any:
+    (a, b), (c, d) = [as_pair(g, v) for v in x]
+    return complex_or_real((f(a, c) - f(b, d), f(a, d) + f(b, c)))
 
 
 def complex_function(g: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
@@ -278,25 +286,25 @@ def complex_function(g: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
     if f in LINEAR:
         x: Any = args[0]
         joined = isinstance(x, (list, tuple))
-        sides = zip(*[parts_of(g, v) for v in x], strict=True) if joined else parts_of(g, x)
-        return made(tuple([f(side, *args[1:], **kwargs) for side in sides]))
+        sides = zip(*[as_pair(g, v) for v in x], strict=True) if joined else as_pair(g, x)
+        return complex_or_real(tuple([f(side, *args[1:], **kwargs) for side in sides]))
     if f in BILINEAR and not kwargs:
-        return bilinear(g, f, args)
+        return product_of_arrays(g, f, args)
     if f is np.vdot:
-        return bilinear(g, np.dot, (np.conjugate(args[0]), args[1]))
+        return product_of_arrays(g, np.dot, (np.conjugate(args[0]), args[1]))
     if f is np.where and len(args) == 3:
-        x, y = [parts_of(g, v) for v in args[1:]]
-        return made((np.where(args[0], x[0], y[0]), np.where(args[0], x[1], y[1])))
+        x, y = [as_pair(g, v) for v in args[1:]]
+        return complex_or_real((np.where(args[0], x[0], y[0]), np.where(args[0], x[1], y[1])))
     if f is np.linalg.solve or f is np.linalg.inv:
-        return solution(g, *args, *[np.eye(len(args[0]))] * (f is np.linalg.inv))
+        return complex_solve(g, *args, *[np.eye(len(args[0]))] * (f is np.linalg.inv))
     if f in OF_PARTS:
-        return made(OF_PARTS[f](parts_of(g, args[0]), *args[1:], **kwargs))
+        return complex_or_real(OF_PARTS[f](as_pair(g, args[0]), *args[1:], **kwargs))
     raise g.refused(UnsupportedFunction(f"{public_name(f)} of complex numbers"))
 
 
-def solution(g: Any, A: Any, b: Any) -> ComplexSym:
+def complex_solve(g: Any, A: Any, b: Any) -> ComplexSym:
     """Solve the real system of twice as many equations."""
-    (P, Q), (c, d) = parts_of(g, A), parts_of(g, b)
+    (P, Q), (c, d) = as_pair(g, A), as_pair(g, b)
     whole = np.concatenate([np.concatenate([P, -Q], 1), np.concatenate([Q, P], 1)])
     n = len(P)
     x: Any = np.linalg.solve(whole, np.concatenate([c, d]))
@@ -307,7 +315,7 @@ def complex_array(g: Any, x: Any, copy: bool = True) -> ComplexSym:
     """np.array of complex values, of which some may be symbols."""
     if type(x) is ComplexSym and not copy:
         return x
-    return ComplexSym(*[as_symbol_array(part.copy()) for part in parts_of(g, x)])
+    return ComplexSym(*[as_symbol_array(part.copy()) for part in as_pair(g, x)])
 
 
 COMPLEX.update(ufunc=complex_ufunc, function=complex_function)

@@ -43,8 +43,8 @@ def of_order(x: Any, n: int, kind: str, beyond: Any) -> Any:
 
 
 def bessel_j_in_kernels(x, *, n):
-    """The series up to 4, Miller's recurrence from order 60 up to 25, else the expansion of Hankel (Abramowitz
-    & Stegun 9.1.10, 9.12, 9.2.5)."""
+    """The series up to 4, Miller's recurrence from order 60 up to 25, else the expansion of Hankel
+    (Abramowitz & Stegun 9.1.10, 9.12, 9.2.5)."""
     v = abs(x)
     near, middle, far = np.minimum(v, 4.0), np.minimum(np.maximum(v, 4.0), 25.0), np.maximum(v, 25.0)
     series, above, here, even, found = 0.0, 0.0 * v, 0.0 * v + 1e-37, 0.0, 0.0

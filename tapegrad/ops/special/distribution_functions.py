@@ -39,7 +39,7 @@ with_partials(stdtr, lambda out, df, t: student_by_df(df, t), lambda out, df, t:
 COUNT = IntegerArgument("counts are constants")
 
 
-def in_kernels(form: Any) -> dict:
+def composed_in_kernels(form: Any) -> dict:
     """The words of `primitive` for a function that kernels compute by this one."""
     return {"scalar": form, "rough": True}
 
@@ -51,9 +51,9 @@ gdtr = special_function(
     lambda out, a, b, x: x * gamma_density(b, a * x),
     lambda out, a, b, x: gamma_moment(b, a * x, n=1),
     lambda out, a, b, x: a * gamma_density(b, a * x),
-    **in_kernels(lambda a, b, x: sp.gammainc(b, a * x)),
+    **composed_in_kernels(lambda a, b, x: sp.gammainc(b, a * x)),
 )
-gdtrc = complement(sp.gdtrc, gdtr, **in_kernels(lambda a, b, x: sp.gammaincc(b, a * x)))
+gdtrc = complement(sp.gdtrc, gdtr, **composed_in_kernels(lambda a, b, x: sp.gammaincc(b, a * x)))
 gdtria = inverse(sp.gdtria, gdtr, 0, 0)
 gdtrib = inverse(sp.gdtrib, gdtr, 1, 1)
 gdtrix = inverse(sp.gdtrix, gdtr, 2, 2)
@@ -61,22 +61,22 @@ chdtr = special_function(
     sp.chdtr,
     lambda out, v, x: 0.5 * gamma_moment(0.5 * v, 0.5 * x, n=1),
     lambda out, v, x: 0.5 * gamma_density(0.5 * v, 0.5 * x),
-    **in_kernels(lambda v, x: sp.gammainc(0.5 * v, 0.5 * x)),
+    **composed_in_kernels(lambda v, x: sp.gammainc(0.5 * v, 0.5 * x)),
 )
-chdtrc = complement(sp.chdtrc, chdtr, **in_kernels(lambda v, x: sp.gammaincc(0.5 * v, 0.5 * x)))
+chdtrc = complement(sp.chdtrc, chdtr, **composed_in_kernels(lambda v, x: sp.gammaincc(0.5 * v, 0.5 * x)))
 chdtri = inverse(sp.chdtri, chdtr, 1, 1, tail=True)
 chdtriv = inverse(sp.chdtriv, chdtr, 0, 0)
 pdtr = special_function(
     sp.pdtr,
     COUNT,
     lambda out, k, m: -gamma_density(floor(primal_of(k)) + 1.0, m),
-    **in_kernels(lambda k, m: sp.gammaincc(np.floor(k) + 1.0, m)),
+    **composed_in_kernels(lambda k, m: sp.gammaincc(np.floor(k) + 1.0, m)),
 )
 pdtrc = special_function(
     sp.pdtrc,
     COUNT,
     lambda out, k, m: gamma_density(floor(primal_of(k)) + 1.0, m),
-    **in_kernels(lambda k, m: sp.gammainc(np.floor(k) + 1.0, m)),
+    **composed_in_kernels(lambda k, m: sp.gammainc(np.floor(k) + 1.0, m)),
 )
 pdtri = special_function(
     sp.pdtri, COUNT, lambda out, k, y: -over0(1.0, gamma_density(floor(primal_of(k)) + 1.0, out))
@@ -134,10 +134,10 @@ fdtr = special_function(
         - beta_density(0.5 * n, 0.5 * d, share(n, d, x)) * n * x / ((d + n * x) * (d + n * x))
     ),
     lambda out, n, d, x: beta_density(0.5 * n, 0.5 * d, share(n, d, x)) * d * n / ((d + n * x) * (d + n * x)),
-    **in_kernels(lambda n, d, x: sp.betainc(0.5 * n, 0.5 * d, share(n, d, x))),
+    **composed_in_kernels(lambda n, d, x: sp.betainc(0.5 * n, 0.5 * d, share(n, d, x))),
 )
 fdtrc = complement(
-    sp.fdtrc, fdtr, **in_kernels(lambda n, d, x: sp.betaincc(0.5 * n, 0.5 * d, share(n, d, x)))
+    sp.fdtrc, fdtr, **composed_in_kernels(lambda n, d, x: sp.betaincc(0.5 * n, 0.5 * d, share(n, d, x)))
 )
 fdtri = inverse(sp.fdtri, fdtr, 2, 2)
 fdtridfd = inverse(sp.fdtridfd, fdtr, 1, 1)

@@ -74,14 +74,14 @@ def central_moment(cumulant: Any, n: int, m: int = 0) -> Any:
     return total
 
 
-def polygamma(n: int, x: Any, step: Any = None) -> Any:
+def polygamma_gain(n: int, x: Any, step: Any = None) -> Any:
     """The polygamma function of order n at x, or what it gains from x to x + step."""
     if step is not None:
         return psi_gap(x, step, n=n)
     return polygamma_n(x, n=n) if n else digamma(x)
 
 
-def symbolic_polygamma(n: int, x: Any, step: Any = None) -> Any:
+def polygamma_gain_in_kernels(n: int, x: Any, step: Any = None) -> Any:
     """The same of symbols."""
     if step is not None:
         return psi_gap_in_kernels(x, step, n=n)
@@ -131,15 +131,15 @@ def of_float_arrays(integral: Any, *given: Any, **orders: Any) -> Any:
     """The value of `gamma_integral` or `beta_integral`, in the arguments' dtype."""
     xp, special, kind = xp_of(first_array(*given)), special_of(first_array(*given)), np.result_type(*given)
     arrays = xp.broadcast_arrays(*[xp.asarray(v, dtype=float) for v in given])
-    return integral(xp, special, polygamma, *arrays, **orders).astype(kind)[()]
+    return integral(xp, special, polygamma_gain, *arrays, **orders).astype(kind)[()]
 
 
-def in_kernels(integral: Any, **fixed: Any) -> Any:
+def moment_in_kernels(integral: Any, **fixed: Any) -> Any:
     """`gamma_integral` or `beta_integral` of symbols."""
-    return functools.partial(integral, np, sp, symbolic_polygamma, **fixed)
+    return functools.partial(integral, np, sp, polygamma_gain_in_kernels, **fixed)
 
 
-@primitive(batch="elementwise", scalar=in_kernels(gamma_integral), rough=True)
+@primitive(batch="elementwise", scalar=moment_in_kernels(gamma_integral), rough=True)
 def gamma_moment(a, x, *, n):
     """L_n(a, x)."""
     return of_float_arrays(gamma_integral, a, x, n=n)
@@ -194,7 +194,7 @@ def beta_integral(
     return xp.where(ok, y, xp.where((a > 0) & (b > 0), edge, np.nan))
 
 
-@primitive(batch="elementwise", scalar=in_kernels(beta_integral), rough=True)
+@primitive(batch="elementwise", scalar=moment_in_kernels(beta_integral), rough=True)
 def beta_moment(a, b, x, *, n, m):
     """The value of `beta_integral`."""
     return of_float_arrays(beta_integral, a, b, x, n=n, m=m)
@@ -255,7 +255,7 @@ rules(
 def distribution_in_kernels(integral: Any, *, tail: bool = False) -> dict:
     """The words of `primitive` for a distribution function: the integral of the density itself."""
     orders = {"n": 0} if integral is gamma_integral else {"n": 0, "m": 0}
-    return {"scalar": in_kernels(integral, tail=tail, **orders), "rough": True}
+    return {"scalar": moment_in_kernels(integral, tail=tail, **orders), "rough": True}
 
 
 gammainc = special_function(
