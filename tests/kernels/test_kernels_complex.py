@@ -55,6 +55,10 @@ def arrays(t):
     y = np.exp(-z) * np.conj(z) / (z + t[2])
     y[1] *= 1j
     y += 0.5 - 0.25j
+    w, view = np.conj(y), y[2:]  # memory of its own, and that of y
+    w[0], view[1], y.real[3] = 9.0, 2j, t[3]
+    y.imag = y.real[::-1] * 0.5
+    y = y + 0.1 * w
     both = np.concatenate([y, z[:2], CONSTANTS])
     return (np.abs(both) ** 2).sum() + y.prod().real + (z @ y).real + np.vdot(z, CONSTANTS).imag
 

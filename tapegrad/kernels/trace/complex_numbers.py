@@ -26,14 +26,24 @@ from .symbolic import (
 Pair = tuple[Any, Any]  # the real and the imaginary part
 
 
+def part_of_pair(k: int) -> property:
+    """Return an attribute for one part, which is a view and can be written as in NumPy."""
+
+    def put(x: Any, value: Any) -> None:
+        x.parts[k][...] = value
+
+    return property(lambda x: x.parts[k], put)
+
+
 class ComplexSym(Symbolic):
     """A complex symbolic array."""
 
     __array_priority__ = 3000
 
     def __init__(self, real: Sym, imag: Sym):
-        self.g, self.real, self.imag = real.g, real, imag
+        self.g, self.parts = real.g, (real, imag)
 
+    real, imag = part_of_pair(0), part_of_pair(1)
     __class__ = property(lambda self: np.ndarray if self.ndim else np.complex128)
     shape = property(lambda self: self.real.shape)
     ndim = property(lambda self: self.real.ndim)
@@ -118,7 +128,7 @@ class ComplexSym(Symbolic):
 def as_pair(g: Any, x: Any) -> Pair:
     """Return the parts of a number, an array or a nested list as real symbols."""
     if type(x) is ComplexSym:
-        return x.real, x.imag
+        return x.parts
     if isinstance(x, (list, tuple)):
         pairs = [as_pair(g, v) for v in x]
         return lift(g, [a for a, _ in pairs]), lift(g, [b for _, b in pairs])
@@ -233,7 +243,7 @@ def complex_log_times(factor: float) -> Callable:
 UFUNCS: dict = {  # of the parts of the operands; a result that is no tuple is real
     np.add: lambda x, y: (x[0] + y[0], x[1] + y[1]), np.subtract: lambda x, y: (x[0] - y[0], x[1] - y[1]),
     np.multiply: pair_product, np.true_divide: pair_quotient, np.negative: lambda x: (-x[0], -x[1]),
-    np.positive: lambda x: x, np.conjugate: lambda x: (x[0], -x[1]), np.absolute: lambda x: np.hypot(*x),
+    np.positive: lambda x: (+x[0], +x[1]), np.conjugate: lambda x: (+x[0], -x[1]), np.absolute: lambda x: np.hypot(*x),
     np.square: lambda x: pair_product(x, x), np.reciprocal: lambda x: pair_quotient((1.0, 0.0), x),
     np.power: complex_power, np.sqrt: complex_sqrt, np.exp: complex_exp, np.log: complex_log,
     np.log10: complex_log_times(1 / math.log(10)), np.log2: complex_log_times(1 / math.log(2)),
