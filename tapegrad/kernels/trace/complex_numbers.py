@@ -243,7 +243,8 @@ def complex_log_times(factor: float) -> Callable:
 UFUNCS: dict = {  # of the parts of the operands; a result that is no tuple is real
     np.add: lambda x, y: (x[0] + y[0], x[1] + y[1]), np.subtract: lambda x, y: (x[0] - y[0], x[1] - y[1]),
     np.multiply: pair_product, np.true_divide: pair_quotient, np.negative: lambda x: (-x[0], -x[1]),
-    np.positive: lambda x: (+x[0], +x[1]), np.conjugate: lambda x: (+x[0], -x[1]), np.absolute: lambda x: np.hypot(*x),
+    np.positive: lambda x: (+x[0], +x[1]), np.conjugate: lambda x: (+x[0], -x[1]),
+    np.absolute: lambda x: np.hypot(*x),
     np.square: lambda x: pair_product(x, x), np.reciprocal: lambda x: pair_quotient((1.0, 0.0), x),
     np.power: complex_power, np.sqrt: complex_sqrt, np.exp: complex_exp, np.log: complex_log,
     np.log10: complex_log_times(1 / math.log(10)), np.log2: complex_log_times(1 / math.log(2)),
