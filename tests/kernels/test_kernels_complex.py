@@ -1,5 +1,7 @@
 """Complex numbers inside of kernels: impedances, characteristic functions, transfer matrices."""
 
+import math
+
 import numpy as np
 import pytest
 from kernel_programs import kernels
@@ -126,12 +128,27 @@ def test_derivatives_on_the_axes(f):
         np.testing.assert_allclose(found, slopes, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("power", [0, 1, 5, -1, -3, 0.5, -0.5, 0.3 + 0.2j, 1j])
+def test_powers(power):
+    """At zero too: nan where NumPy has no number."""
+    z = np.array([0.0, 1.5 - 0.3j, -2.0 + 0.1j, 1j])
+    k = kernels.map(lambda a, b: ((a + 1j * b) ** power).real)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(k(z.real, z.imag), (z**power).real, rtol=1e-13, atol=1e-14)
+    given = kernels.map(lambda a, b, y: ((a + 1j * b) ** y).real)  # the power is known when it runs
+    if isinstance(power, (int, float)):
+        np.testing.assert_allclose(
+            given(z.real, z.imag, np.full(4, 1.0 * power)), k(z.real, z.imag), atol=1e-13
+        )
+
+
 def test_refused():
     """What a kernel returns and carries is real."""
     for f in (
         lambda t: t[0] + 1j * t[1],
         lambda t: kernels.while_loop(lambda z: z.real < 3, lambda z: 2 * z + 1, t[0] + 1j, max_steps=9).real,
         lambda t: t[0] if t[0] + 1j * t[1] else t[1],
+        lambda t: math.sqrt(t[0] + 1j * t[1]),
     ):
         with pytest.raises(KernelError, match="write z.real, z.imag or np.abs"):
             kernels.map(f)(THETA)

@@ -628,7 +628,7 @@ def emit_function(b: Any, op: str, *x: Any) -> Any:
         return Expressions(b).written(FUNCTIONS[op], *x)
     form, made = OPERATIONS[op].form, list(x)
     calls = getattr(b, "routines", None) is not None
-    often = called_functions([name for name, _ in form.steps]) if calls else ()
+    often = called_functions([name for name, _ in form.steps if name in FUNCTIONS]) if calls else ()
     for name, args in form.steps:
         if name == "const":
             made.append(b.c(*args))

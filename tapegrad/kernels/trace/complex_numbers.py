@@ -216,20 +216,28 @@ def complex_tan(x: Pair) -> Pair:
 
 
 def complex_power(x: Pair, y: Any) -> Pair:
-    """Whole powers are products; others are exp(y log x), and 0 at 0."""
+    """Whole powers are products; others are exp(y log x). A power of 0 is 0 if y has a positive real part,
+    1 for y = 0, else nan."""
     c, d = y[0].constant(), y[1].constant()
-    if c is not None and c.ndim == 0 and d is not None and not d.any() and abs(c) <= 64 and c == int(c):
-        out, square, n = (1.0, 0.0), x, abs(int(c))
-        while n:
-            out, square, n = (
-                pair_product(out, square) if n % 2 else out,
-                pair_product(square, square),
-                n // 2,
-            )
-        return out if c >= 0 else pair_quotient((1.0, 0.0), out)
+    whole = c is not None and c.ndim == 0 and d is not None and not d.any() and c == int(c) and abs(c) <= 64
+    if whole and c >= 0:
+        return whole_power(x, int(c))
     zero = (x[0] == 0.0) & (x[1] == 0.0)
-    a, b = complex_exp(pair_product(y, complex_log((np.where(zero, 1.0, x[0]), x[1]))))
-    return np.where(zero, 0.0, a), np.where(zero, 0.0, b)
+    none, base = (y[0] == 0.0) & (y[1] == 0.0), (np.where(zero, 1.0, x[0]), x[1])
+    there: Any = np.where((y[0] > 0.0) | none, 0.0, math.nan)
+    a, b = whole_power(base, int(c)) if whole else complex_exp(pair_product(y, complex_log(base)))
+    return np.where(zero, there + np.where(none, 1.0, 0.0), a), np.where(zero, there, b)
+
+
+def whole_power(x: Pair, n: int) -> Pair:
+    g, shape = x[0].g, x[0].shape
+    found = lift(g, np.ones(shape)), lift(g, np.zeros(shape))
+    if n < 0:
+        return pair_quotient(found, whole_power(x, -n))
+    for bit in f"{n:b}" if n else "":
+        found = pair_product(found, found)
+        found = pair_product(found, x) if bit == "1" else found
+    return found
 
 
 def complex_log_times(factor: float) -> Callable:
@@ -275,8 +283,7 @@ LINEAR = {
         "sum", "mean", "cumsum", "diff", "reshape", "ravel", "transpose", "squeeze", "expand_dims",
         "concatenate", "stack", "vstack", "hstack", "column_stack", "take", "flip", "roll", "trace",
         "diagonal", "diag", "swapaxes", "moveaxis", "broadcast_to", "repeat", "tile", "atleast_1d",
-        "atleast_2d", "tril", "triu",
-        "zeros_like",
+        "atleast_2d", "tril", "triu", "zeros_like",
     )
 }  # fmt: skip
 BILINEAR = {np.dot, np.inner, np.outer, np.kron, np.convolve}

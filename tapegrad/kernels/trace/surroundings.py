@@ -149,7 +149,7 @@ class Rebuilder(Shadow):
 
         def run(*args, **kwargs):
             g = graph_of(*args)
-            if g is None:
+            if g is None or is_complex(args):  # (a complex number has no float)
                 return theirs(*args, **kwargs)
             if ours is None:
                 raise g.refused(UnsupportedFunction(f"math.{name}"))
