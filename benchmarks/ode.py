@@ -223,7 +223,7 @@ def one(report):
     exact = p.tapegrad(1e-11, 1e-13)[1](p.k)[1]
     prepared, scipys = tg.prepare(loss, p.k), p.scipy("RK45")
     of_scipy, of_prepared = tg.value_and_grad(scipys), tg.prepare(scipys, p.k)
-    for _ in range(40):  # from the 33rd call on, kernels take the derivatives
+    for _ in range(40):  # from the 33rd call on at the latest, kernels take the derivatives
         of_scipy(p.k)
     jobs = {
         "tapegrad": lambda: both(p.k),

@@ -420,6 +420,24 @@ def soon(monkeypatch):
     return lambda: sum([c.traced for c in found])
 
 
+def test_long_solves_are_compiled_sooner_than_short_ones(monkeypatch):
+    """A kernel is made once the calls without it have taken about as long. Its gradient is that of the same
+    steps."""
+    found = []
+    monkeypatch.setattr(ivp_kernel, "CANDIDATES", found)
+    made = []
+    for end in (3.0, 300.0):
+
+        def loss(k, end=end):
+            given = {"t_eval": [0.5 * end, end], "args": (k,), "rtol": 1e-7, "atol": 1e-9}
+            return (scipy.integrate.solve_ivp(predators, (0, end), [5.0, 1.5], **given).y ** 2).sum()
+
+        gradients = [tg.grad(loss)(K) for _ in range(3)]
+        np.testing.assert_allclose(gradients[1:], gradients[:1] * 2, rtol=1e-9)
+        made.append(sum([c.traced for c in found]))
+    assert made == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("method", "options"),
     [

@@ -42,6 +42,7 @@ from .right_side import (
     all_real,
     check_slopes,
     complex_states,
+    count_evaluations,
     other_values,
     real_parts,
 )
@@ -535,6 +536,7 @@ class IvpCall:
             )
         if not steps.states.size or not (tracked or self.dense_output):
             return found
+        count_evaluations(self.fun, found.nfev, steps.states.shape[1])
         solved = SolvedSteps(steps, Span(steps.ends, self.t_span, found.status == 0), as_float_array(self.y0))
         of = lambda f, in_order=altered: RightSide(f, solved.mixed, self.vectorized, in_order)
         with on_plain_values(*self.functions, arrays_only=False) as (shadow, (fun, *_)):

@@ -37,7 +37,7 @@ from .bdf_steps import BdfSteps
 from .kernel_steps import EPSILON, MANY_STEPS, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT, METHODS
 from .radau_steps import RadauSteps
-from .right_side import form_of_reading
+from .right_side import code_of, evaluations_of, form_of_reading
 
 NAME = "scipy.integrate.solve_ivp"
 FINER = 0.1  # of LSODA's tolerances are those of the steps that have the derivative
@@ -210,8 +210,14 @@ class Candidate:
     kernel: Any = None
     traced = writes = False
 
-    def __init__(self, form: list | None):
+    def __init__(self, form: list | None, code: Any = type(None)):
         self.form, self.calls = form, 0
+        self.code, self.before = code, evaluations_of(code)
+
+    def pays(self) -> bool:
+        """Have the calls without a kernel taken about as long as its compilation?"""
+        evaluations = evaluations_of(self.code) - self.before
+        return self.calls + evaluations / PER_CALL > CALLS
 
     def build(self, call: Call, steps: AdaptiveSteps, states: int) -> "Candidate":
         made = KernelCall(call, steps, states)
@@ -235,7 +241,8 @@ class Candidate:
 CANDIDATES: list[Candidate] = []  # those that were used last are at the end
 MOST_CANDIDATES = 32
 MOST_NUMBERS = 1 << 16  # that a right-hand side reads
-CALLS = 32  # that SciPy runs before a kernel is compiled
+CALLS = 32  # that SciPy runs before a kernel is compiled, if they are short
+PER_CALL = 400  # evaluations for two states, which take as long as what a call takes beside them
 
 
 def form_of(call: Call, orders: list, writes: bool) -> list | None:
@@ -253,7 +260,7 @@ def form_of(call: Call, orders: list, writes: bool) -> list | None:
     return [*form, orders]
 
 
-def candidate_of(form: list) -> Candidate:
+def candidate_of(form: list, code: Any) -> Candidate:
     """Return the candidate for calls of this form."""
     for found in reversed(CANDIDATES):
         if found.form == form:
@@ -261,13 +268,15 @@ def candidate_of(form: list) -> Candidate:
                 CANDIDATES.remove(found)
                 CANDIDATES.append(found)
             return found
-    CANDIDATES.append(Candidate(form))
+    CANDIDATES.append(Candidate(form, code))
     del CANDIDATES[:-MOST_CANDIDATES]
     return CANDIDATES[-1]
 
 
 def shared_kernel(call: Call, steps: AdaptiveSteps, code: Any, states: int, levels: list) -> Candidate | None:
-    """Return the kernel for all calls of this form, or None. Without `vmap` it is made for the 33rd call."""
+    """Return the kernel for all calls of this form, or None.
+
+    Without `vmap` it is made once these calls have taken about as long as its compilation."""
     if code not in WRITES:
         WRITES[code] = KernelCall(call, steps, states).writes_scratch()
     form = form_of(call, [states, steps.limit, *levels], WRITES[code])
@@ -275,15 +284,11 @@ def shared_kernel(call: Call, steps: AdaptiveSteps, code: Any, states: int, leve
         if OPEN.hiding:
             return Candidate(None).build(call, steps, states)
         raise KernelError(f"{NAME}: nothing tells what the right-hand side reads and shows")
-    found = candidate_of(form)
+    found = candidate_of(form, code)
     found.calls += 1
-    if found.kernel is None and (OPEN.hiding or found.calls > CALLS):
+    if found.kernel is None and (OPEN.hiding or found.pays()):
         found.build(call, steps, states)
     return found if found.kernel else None
-
-
-def code_of(given: dict) -> Any:
-    return getattr(given.get("fun"), "__code__", type(given.get("fun")))
 
 
 def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
@@ -291,7 +296,7 @@ def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
     given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
     recorded = not all([t.visibility == SAMPLED for t in OPEN.hiding])
     many = recorded or samples_of(OPEN.hiding) >= MANY
-    code, method = code_of(given), str(given.get("method"))
+    code, method = code_of(given.get("fun")), str(given.get("method"))
     if not many and (OPEN.hiding or OPEN.watcher is not None or method in REFUSED.get(code, ())):
         return None
     known = heard()
@@ -325,7 +330,7 @@ def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> 
         if recorded:
             kernel: Any = Candidate(None).build(call, now, n)
         else:
-            kernel = shared_kernel(call, now, code_of(given), n, levels)
+            kernel = shared_kernel(call, now, code_of(given["fun"]), n, levels)
         if kernel is None:
             return None
         found = found or by_scipy_first(given, kernel)

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.integrate as itg
 from numpy.polynomial import polynomial
 from scipy import sparse
-from scipy.linalg import lu_factor, lu_solve
-from scipy.linalg.lapack import dtbtrs
+from scipy.linalg import lu_factor
+from scipy.linalg.lapack import dgetrs, dtbtrs, zgetrs
 
 from ..._core.errors import ConvergenceError
 from ..sparse.products import factors_of
@@ -159,7 +159,8 @@ class Factors:
         """For c of the shape (n, directions)."""
         if self.sparse:
             return self.lu.solve(np.ascontiguousarray(c), "T" if back else "N")
-        return lu_solve(self.lu, c, int(back))
+        getrs = zgetrs if self.complex else dgetrs  # which SciPy's `lu_solve` calls after many checks
+        return getrs(*self.lu, c, int(back))[0]
 
 
 class StageFactors:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as plain_np
 from scipy import sparse
@@ -33,6 +34,23 @@ SHOWING = frozenset(
     ("print", "write", "info", "debug", "warning", "warn", "error", "critical", "exception", "pprint")
 )
 ROUNDING = 1e5 * float(plain_np.finfo(float).eps)  # of a slope that is computed again, in its terms
+# code of right-hand sides -> the evaluations for derivatives without a kernel, those of large systems weighted
+EVALUATIONS: WeakKeyDictionary = WeakKeyDictionary()
+LARGER = 8  # states that double what an evaluation and its derivative take
+
+
+def code_of(fun: Any) -> Any:
+    return getattr(fun, "__code__", type(fun))
+
+
+def evaluations_of(code: Any) -> float:
+    return EVALUATIONS.get(code, 0.0)
+
+
+def count_evaluations(fun: Any, count: int, states: int) -> None:
+    """Add the evaluations of one call."""
+    code = code_of(fun)
+    EVALUATIONS[code] = evaluations_of(code) + count * (1 + states / LARGER)
 
 
 def real_parts(y: Any) -> Any:
