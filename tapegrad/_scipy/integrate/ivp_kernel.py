@@ -210,7 +210,7 @@ class Candidate:
     kernel: Any = None
     traced = writes = False
 
-    def __init__(self, form: list | None, code: Any = type(None)):
+    def __init__(self, form: list | None, code: Any = object):
         self.form, self.calls = form, 0
         self.code, self.before = code, evaluations_of(code)
 
