@@ -13,7 +13,7 @@ from numpy import ndarray
 from .._core.arrays import xp_of
 from .._core.primitive import layout_of, view
 from .._core.variable import ArrayVariable, Variable, View
-from .declare import implements, ndim, primitive, rules, shape, xp
+from .declare import implements, ndim, primitive, rules, shape, sum_of_given, xp
 from .layouts import in_library_layout
 from .products import T, diagonals, product, reordered, two_operands
 from .shaping import argsort, arrays_of, fit_to_shape, reshape, sum
@@ -116,12 +116,13 @@ def _contract_vjp(g, out, need, *xs, subscripts, optimize):
 
 
 def _contract_jvp(t, out, *xs, subscripts, optimize):
-    total = None
-    for i, d in enumerate(t):
-        if d is not None:
-            c = contract(*xs[:i], d, *xs[i + 1 :], subscripts=subscripts, optimize=optimize)
-            total = c if total is None else total + c
-    return total
+    return sum_of_given(
+        [
+            contract(*xs[:i], d, *xs[i + 1 :], subscripts=subscripts, optimize=optimize)
+            for i, d in enumerate(t)
+            if d is not None
+        ]
+    )
 
 
 rules(contract, joint=_contract_vjp, jvp=_contract_jvp)

@@ -28,6 +28,7 @@ from .declare import (
     rules,
     same,
     shape,
+    sum_of_given,
 )
 from .nondifferentiable import meets_nonzero, note_zero, warn_nondifferentiable
 from .shaping import astype, conj, imag, real, reshape, spread_over_axes, zeros_like
@@ -461,7 +462,7 @@ def root_slope(g, r):
     return over0(0.5 * g, r)
 
 
-def _root_slope_vjp(c, g, r):
+def _root_slope_vjp(c, out, g, r):
     """The tangent of a root of x @ x vanishes at zero, and c does too. If the root is only masked there,
     c is nonzero, unless the direction is zero there. In that case the warning is superfluous."""
     gate = seen(unknown_limit(g, r))
@@ -481,7 +482,7 @@ def _root_slope_jvp(t, out, g, r):
             warn_nondifferentiable("sqrt", callers_line())
     a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
-    return b if a is None else a if b is None else a + b
+    return sum_of_given((a, b))
 
 
 def unknown_limit(g: Any, r: Any) -> Any:
@@ -497,7 +498,7 @@ def _sqrt_rule(g, out, x):
 
 rules(
     root_slope,
-    lambda c, out, g, r: _root_slope_vjp(c, g, r),
+    _root_slope_vjp,
     lambda c, out, g, r: -times00(g, over0(over0(0.5 * c, r), r)),
     jvp=_root_slope_jvp,
 )

@@ -16,23 +16,23 @@ from .declare import NUMPY, axis_of, dtype, followed, implements, linear, ndim, 
 from .shaping import arrays_of, embed, fit_to_shape, slice_of
 
 
-@primitive(shapes=(0,), batch="axis")
+@primitive(batch="axis")
 def dft(x, *, axes, inverse=False):
     fft = xp_of(x).fft
     return fft.ifftn(x, axes=axes, norm="forward") if inverse else fft.fftn(x, axes=axes, norm="backward")
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="axis")
+@primitive(holomorphic=False, batch="axis")
 def rdft(x, *, axis):
     return xp_of(x).fft.rfft(x, axis=axis, norm="backward")
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="axis")
+@primitive(holomorphic=False, batch="axis")
 def irdft(x, *, n, axis):
     return xp_of(x).fft.irfft(x, n, axis=axis, norm="forward")
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="axis")
+@primitive(holomorphic=False, batch="axis")
 def weighted(x, *, n, axis, weight):
     """The half spectrum of a signal of length n, with the inner frequencies multiplied by `weight`."""
     library, m = xp_of(x), x.shape[axis]
@@ -106,15 +106,8 @@ for _name in (*TRANSFORMS, "fftshift", "ifftshift"):
 SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-def _one_axis(f):
-    def scipy_one(x, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, *, plan=None):
-        return f(x, n, axis, norm)
-
-    return scipy_one
-
-
 def _more_axes(f, default):
-    def scipy_more(x, s=None, axes=default, norm=None, overwrite_x=False, workers=None, *, plan=None):
+    def scipy_more(x, s=None, axes=default, norm=None):
         s, axes = [(v,) if isinstance(v, (int, np.integer)) else v for v in (s, axes)]
         return f(x, s, tuple(range(-len(s), 0)) if axes is None is not s else axes, norm)
 
@@ -132,9 +125,7 @@ frequencies("fftfreq")
 frequencies("rfftfreq")
 
 
-for _name in TRANSFORMS:
+for _name in (*TRANSFORMS, "fftshift", "ifftshift"):
     _f, _scipys = NUMPY[getattr(np.fft, _name)], getattr(scipy.fft, _name)
     _several = {"2": (-2, -1), "n": None}
-    implements(_scipys)(_more_axes(_f, _several[_name[-1]]) if _name[-1] in _several else _one_axis(_f))
-for _name in ("fftshift", "ifftshift"):
-    implements(getattr(scipy.fft, _name))(NUMPY[getattr(np.fft, _name)])
+    implements(_scipys)(_more_axes(_f, _several[_name[-1]]) if _name[-1] in _several else _f)

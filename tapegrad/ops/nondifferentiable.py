@@ -102,12 +102,12 @@ def noted(y, x, *, zero, what, line, pulled, pushed):
     return y.copy()
 
 
-def _noted_vjp(g, zero, what, line, pulled, pushed):
+def _noted_vjp(g, out, y, x, zero, what, line, pulled, pushed):
     if (pulled and meets_nonzero(g, zero)) or (pushed is not None and meets_nonzero(pushed, zero)):
         warn_nondifferentiable(what, line)
 
 
-def _noted_jvp(t, zero, what, line, pulled, pushed):
+def _noted_jvp(t, out, y, x, zero, what, line, pulled, pushed):
     if t[1] is not None and meets_nonzero(t[1], zero) and (pulled or meets_nonzero(pushed, zero)):
         warn_nondifferentiable(what, line)
     return t[0]
@@ -116,10 +116,8 @@ def _noted_jvp(t, zero, what, line, pulled, pushed):
 rules(
     noted,
     lambda g, out, y, x, zero, what, line, pulled, pushed: g,
-    lambda g, out, y, x, zero, what, line, pulled, pushed: _noted_vjp(g, zero, what, line, pulled, pushed),
-    jvp=lambda t, out, y, x, zero, what, line, pulled, pushed: _noted_jvp(
-        t, zero, what, line, pulled, pushed
-    ),
+    _noted_vjp,
+    jvp=_noted_jvp,
 )
 
 

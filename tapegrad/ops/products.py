@@ -13,7 +13,7 @@ from numpy import ndarray
 from .._core.arrays import xp_of
 from .._core.primitive import hook, layout_of, primal_of
 from .._core.variable import Variable
-from .declare import axes_of, follow, implements, linear, ndim, primitive, rules, shape
+from .declare import axes_of, follow, implements, linear, ndim, primitive, rules, shape, sum_of_given
 from .shaping import arrays_of, concatenate, conj, fit_to_shape, reshape, slice_of, sum, transpose
 
 
@@ -105,8 +105,9 @@ def bilinear_forward(f: Callable) -> Callable:
     """The forward rule of a bilinear operation."""
 
     def push(t, out, a, b, **settings):
-        terms = [f(x, y, **settings) for x, y in ((t[0], b), (a, t[1])) if x is not None and y is not None]
-        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+        return sum_of_given(
+            [f(x, y, **settings) for x, y in ((t[0], b), (a, t[1])) if x is not None and y is not None]
+        )
 
     return push
 
@@ -192,13 +193,13 @@ def move_axis(x: Any, source: int, to: int) -> Any:
     return transpose(x, axes=tuple(axes))
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def take_last(x, *, at):
     """x[..., at] for a tuple of indices."""
     return x[..., list(at)]
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def put_last(x, *, at, size):
     """The adjoint of `take_last`, for distinct indices."""
     out = xp_of(x).zeros((*x.shape[:-1], size), x.dtype)
@@ -256,13 +257,13 @@ def vecmat(v, a):
 # --- diagonals, trace ---
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def diagonals(x, *, offset=0):
     """The diagonal of each matrix."""
     return xp_of(x).diagonal(x, offset, -2, -1).copy()
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def with_diagonals(x, *, to, offset=0):
     """Matrices of shape `to` with one nonzero diagonal: the adjoint of `diagonals`."""
     out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
@@ -298,7 +299,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
 # --- convolution and polynomials ---
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def backwards(x):
     return x[..., ::-1].copy()
 

@@ -180,11 +180,11 @@ class Adapter:
 
 PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 NO_VALUE = np._NoValue
-HARMLESS = {
-    "order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_input",
-    "check_finite", "workers",
-    "optimize", "lwork", "driver", "lapack_driver",
-}  # fmt: skip
+HARMLESS = set(
+    "order subok casting device check_finite workers optimize lwork driver lapack_driver overwrite_a "
+    "overwrite_a_band overwrite_ab overwrite_b overwrite_c overwrite_input overwrite_qr overwrite_qru "
+    "overwrite_qruv overwrite_x".split()
+)
 
 
 def own_default(x: Any) -> bool:

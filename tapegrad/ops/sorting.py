@@ -12,7 +12,19 @@ from .._core.arrays import F8, is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import nests_variable, primal_of, values_of
 from .._core.variable import Variable
-from .declare import axis_of, dtype, follow, implements, linear, ndim, primitive, rules, shape, xp
+from .declare import (
+    axis_of,
+    dtype,
+    follow,
+    implements,
+    linear,
+    ndim,
+    primitive,
+    rules,
+    shape,
+    sum_of_given,
+    xp,
+)
 from .elementwise import select
 from .indexing.regions import scatter
 from .piecewise import floor, maximum, minimum
@@ -35,7 +47,7 @@ def is_last(to: tuple, axis: int) -> bool:
     return 0 < axis + 1 < len(to) and math.prod(to[axis + 1 :]) == 1
 
 
-@primitive(shapes=(0,), batch="moves")
+@primitive(batch="moves")
 def taken_at(x, *, at, axis):
     """The elements of x at the indices `at` along one axis. `at` has as many axes as x; axes of one element
     are broadcast."""
@@ -56,7 +68,7 @@ def _added_stacked(run, xs, params):
     return run(*xs, **more)
 
 
-@primitive(shapes=(0,), batch=_added_stacked, total=True)
+@primitive(batch=_added_stacked)
 def added_at(x, *, at, axis, like):
     """The adjoint of `taken_at`: elements with equal indices are added."""
     library = xp_of(x)
@@ -143,10 +155,7 @@ def tie_shares(out: Any, x: Any, y: Any, at: Any) -> tuple:
 
 def masked_extreme_jvp(t, out, x, y, at, largest):
     parts = [None if d is None else d * s for d, s in zip(t, tie_shares(out, x, y, at), strict=True)]
-    if parts[1] is None:
-        return parts[0]
-    brought = taken_back(parts[1], at, 0, shape(x))
-    return brought if parts[0] is None else parts[0] + brought
+    return sum_of_given((parts[0], None if parts[1] is None else taken_back(parts[1], at, 0, shape(x))))
 
 
 rules(

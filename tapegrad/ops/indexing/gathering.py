@@ -41,23 +41,23 @@ from .views import array_like, index, slice_of
 # --- linear maps, each beside its adjoint ---
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def lower_part(x, *, k):
     return xp_of(x).tril(x, k)
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def upper_part(x, *, k):
     return xp_of(x).triu(x, k)
 
 
-@primitive(shapes=(0,), batch="moves")
+@primitive(batch="moves")
 def pad_zeros(x, *, width):
     """x surrounded by zeros. `width`: (before, after) for each axis."""
     return xp_of(x).pad(x, width)
 
 
-@primitive(shapes=(0,), batch="moves")
+@primitive(batch="moves")
 def trimmed(x, *, width):
     """The adjoint of `pad_zeros`."""
     return x[tuple([slice(i, n - j) for (i, j), n in zip(width, x.shape, strict=True)])].copy()

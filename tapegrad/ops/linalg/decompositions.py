@@ -117,9 +117,8 @@ def eigvalsh(a, UPLO="L"):
 
 
 @implements(scipy.linalg.eigh, layout="asked")
-def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1,
-check_finite=True,
-               subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
+def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, type=1,
+               subset_by_index=None, subset_by_value=None):  # fmt: skip
     """Generalised problems are reduced with B = L L^H. Type 1: the eigenvectors y of L^-1 A L^-H give v =
     L^-H y with A v = w B v. Those of L^H A L give v = L^-H y with A B v = w v (type 2), or v = L y
     with B A v = w v (type 3)."""
@@ -159,8 +158,8 @@ def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
 
 
 @implements(scipy.linalg.eigvalsh)
-def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
-                   subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
+def scipy_eigvalsh(a, b=None, *, lower=True, type=1,
+                   subset_by_index=None, subset_by_value=None):  # fmt: skip
     return scipy_eigh(
         a,
         b,
@@ -307,14 +306,12 @@ def svdvals(x, /):
 
 
 @implements(scipy.linalg.svdvals)
-def scipy_svdvals(a, overwrite_a=False, check_finite=True):
+def scipy_svdvals(a):
     return svd(a, compute_uv=False)
 
 
 @implements(scipy.linalg.svd, layout="asked")
-def scipy_svd(
-    a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"
-):
+def scipy_svd(a, full_matrices=True, compute_uv=True):
     r = svd(a, full_matrices, compute_uv)
     return tuple(r) if compute_uv else r
 
@@ -402,7 +399,7 @@ def complete_qr(a: Any) -> tuple:
 
 
 @implements(scipy.linalg.qr, layout="asked")
-def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
+def scipy_qr(a, mode="full", pivoting=False):
     """With pivoting, the order of the columns is found on plain values and is a constant."""
     n, k = shape(a)[-2:]
     if mode not in ("full", "economic", "r"):
@@ -482,7 +479,7 @@ def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
 
 
 @implements(scipy.linalg.pinv, layout="asked")
-def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
+def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False):
     rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is None else values_of(rtol)
     atol = 0.0 if atol is None else values_of(atol)
     if atol < 0 or rcond < 0:

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.linalg
 
 from ..._core.arrays import xp_of
-from ..declare import dtype, implements, ndim, primitive, rules, shape
+from ..declare import dtype, implements, ndim, primitive, rules, shape, sum_of_given
 from ..elementwise import log
 from ..products import (
     H,
@@ -28,7 +28,7 @@ SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
 
 
 @implements(scipy.linalg.det)
-def scipy_det(a, overwrite_a=False, check_finite=True):
+def scipy_det(a):
     return det(a)
 
 
@@ -138,7 +138,7 @@ def trace_of(x: Any) -> Any:
 def _slope_jvp(t, out, x, e):
     a = None if t[0] is None else _third(x, e, t[0])
     b = None if t[1] is None else cofactor_slope(x, t[1])
-    return b if a is None else a if b is None else a + b
+    return sum_of_given((a, b))
 
 
 def traced_factor(c: Any, t: Any) -> Any:

@@ -123,7 +123,7 @@ def lu_factored(a: Any) -> tuple:
 
 @implements_special(scipy.linalg.lu)
 @of_stacks(2)
-def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
+def lu(a, permute_l=False, check_finite=True, p_indices=False):
     order, low, up = lu_factored(a)
     back = argsort(order)  # for the rows of a, which SciPy's permutation restores
     if permute_l:
@@ -133,7 +133,7 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False
 
 @implements_special(scipy.linalg.lu_factor)
 @of_stacks(2)
-def lu_factor(a, overwrite_a=False, check_finite=True):
+def lu_factor(a, check_finite=True):
     check_square("lu_factor", a)
     pivots = exchanges(primal_of(a))
     low, up = lu_of(take(a, exchanged(pivots), 0))
@@ -141,7 +141,7 @@ def lu_factor(a, overwrite_a=False, check_finite=True):
 
 
 @implements_special(scipy.linalg.lu_solve)
-def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
+def lu_solve(lu_and_piv, b, trans=0, check_finite=True):
     """The solution x of op(A) x = b, with A given by its factors (lu, piv)."""
     return solved_by_factors(*lu_and_piv, b, trans)
 
@@ -211,7 +211,7 @@ rules(solve_band, joint=_band_vjp, jvp=_band_jvp)
 
 
 @implements_special(scipy.linalg.solve_banded)
-def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_finite=True):
+def solve_banded(l_and_u, ab, b, check_finite=True):
     low, up = l_and_u
     return solve_band(ab, b, low=int(low), up=int(up))
 
@@ -227,7 +227,7 @@ def whole_band(ab, lower):
 
 
 @implements_special(scipy.linalg.solveh_banded)
-def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, check_finite=True):
+def solveh_banded(ab, b, lower=False, check_finite=True):
     u = shape(ab)[0] - 1
     return solve_band(whole_band(ab, lower), b, low=u, up=u)
 
@@ -249,14 +249,14 @@ def to_band(a, low, up):
 
 
 @implements_special(scipy.linalg.cholesky_banded)
-def cholesky_banded(ab, overwrite_ab=False, lower=False, check_finite=True):
+def cholesky_banded(ab, lower=False, check_finite=True):
     u = shape(ab)[0] - 1
     c = cholesky(from_band(whole_band(ab, lower), u, u), upper=not lower)
     return to_band(c, u if lower else 0, 0 if lower else u)
 
 
 @implements_special(scipy.linalg.cho_solve_banded)
-def cho_solve_banded(cb_and_lower, b, overwrite_b=False, check_finite=True):
+def cho_solve_banded(cb_and_lower, b, check_finite=True):
     cb, lower = cb_and_lower
     u = shape(cb)[0] - 1
     low, up = (u, 0) if lower else (0, u)
@@ -281,7 +281,7 @@ def solve_toeplitz(c_or_cr, b, check_finite=True):
 
 
 @implements_special(scipy.linalg.matmul_toeplitz)
-def matmul_toeplitz(c_or_cr, x, check_finite=False, workers=None):
+def matmul_toeplitz(c_or_cr, x, check_finite=False):
     return matmul(toeplitz(*pair_of(c_or_cr)), x)
 
 
@@ -302,7 +302,7 @@ def solve_circulant(c, b, singular="raise", tol=None, caxis=-1, baxis=0, outaxis
 
 @implements_special(scipy.linalg.lstsq)
 @of_stacks(2, 2)
-def scipy_lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_finite=True, lapack_driver=None):
+def scipy_lstsq(a, b, cond=None, check_finite=True, lapack_driver=None):
     x, squares, rank, s = lstsq(a, b, cond)
     if lapack_driver == "gelsy":
         return x, squares[:0], rank, None

@@ -139,7 +139,7 @@ def plain_matrix(x: Any) -> Any:
 # --- triangular systems ---
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def triangle(x, *, lower, strict=False):
     """The lower or upper triangle of each matrix, with zeros elsewhere."""
     if type(x) is np.ndarray and x.shape[-1] <= 64:  # np.tril needs 8 microseconds for its mask
@@ -158,7 +158,7 @@ TRANS = {0: 0, "N": 0, "n": 0, 1: 1, "T": 1, "t": 1, 2: 2, "C": 2, "c": 2}
 
 
 @primitive(scipy.linalg.solve_triangular, holomorphic=False, batch=matrix_batch, layout="asked")
-def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
+def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False):
     """The solution x of op(a) x = b, with op given by `trans`. Only the lower or upper triangle of a is
     read. b is a vector only if it has one axis."""
     trans = TRANS[trans]
@@ -238,7 +238,7 @@ def _solve_triangular(a, b, trans, lower, unit_diagonal):
     return x[..., 0] if vector else x
 
 
-def _triangular_vjp(g, out, need, a, b, trans, lower, unit_diagonal, overwrite_b, check_finite):
+def _triangular_vjp(g, out, need, a, b, trans, lower, unit_diagonal):
     """For x = op(a)^-1 b, the cotangent of b is c = op(a)^-H g. That of op(a) is -c x^H; it is
     transformed back through op and cut to the triangle."""
     trans = TRANS[trans]
@@ -253,7 +253,7 @@ def _triangular_vjp(g, out, need, a, b, trans, lower, unit_diagonal, overwrite_b
     return triangle(m, lower=lower, strict=unit_diagonal), c
 
 
-def _triangular_jvp(t, out, a, b, trans, lower, unit_diagonal, overwrite_b, check_finite):
+def _triangular_jvp(t, out, a, b, trans, lower, unit_diagonal):
     da, db = t
     if da is not None:
         da = triangle(da, lower=lower, strict=unit_diagonal)
@@ -335,7 +335,7 @@ def not_positive_definite(x: np.ndarray) -> NotPositiveDefiniteError:
     )
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(batch="matrix")
 def halved(x):
     """The lower triangle with half the diagonal."""
     library, n = xp_of(x), x.shape[-1]
@@ -387,18 +387,18 @@ def cholesky(a, /, *, upper=False):
 
 
 @implements(scipy.linalg.cholesky, layout="asked")
-def scipy_cholesky(a, lower=False, overwrite_a=False, check_finite=True):
+def scipy_cholesky(a, lower=False):
     return cholesky(a, upper=not lower)
 
 
 @implements(scipy.linalg.cho_factor, layout="asked")
-def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
+def cho_factor(a, lower=False):
     """SciPy's pair (c, lower). Unlike in SciPy, the unused triangle of c is zero."""
     return cholesky(a, upper=not lower), lower
 
 
 @implements(scipy.linalg.cho_solve)
-def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
+def cho_solve(c_and_lower, b):
     """The solution x of A x = b, with A given by its factor (c, lower)."""
     c, lower = c_and_lower
     c, b = two_operands(c, b)
@@ -539,9 +539,6 @@ def scipy_solve(
     a,
     b,
     lower=False,
-    overwrite_a=False,
-    overwrite_b=False,
-    check_finite=True,
     assume_a=None,
     transposed=False,
 ):
@@ -601,7 +598,7 @@ def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
 
 
 @implements(scipy.linalg.inv)
-def scipy_inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
+def scipy_inv(a, *, assume_a=None, lower=False):
     if assume_a in ("pos", "positive definite"):
         return scipy_solve(a, xp(a).eye(check_square("inv", a)[-1], dtype=dtype(a)), lower, assume_a=assume_a)
     if assume_a in ("tridiagonal", "banded") or (

@@ -16,7 +16,7 @@ import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..._core.variable import Variable
-from ..declare import primitive, rules
+from ..declare import linear, primitive, rules
 from ..elementwise import select
 from ..products import H
 
@@ -108,7 +108,7 @@ def _parts(x: Any, lower: bool) -> tuple:
     )
 
 
-@primitive(holomorphic=False, batch="matrix", total=True)
+@primitive(holomorphic=False, batch="matrix")
 def mirrored(x, *, alike, lower):
     """The Hermitian matrix that x represents."""
     library, h, near, far = _parts(x, lower)
@@ -125,12 +125,12 @@ def folded(g, *, alike, lower):
 rules(
     mirrored,
     lambda g, out, x, alike, lower: folded(g, alike=alike, lower=lower),
-    jvp=lambda t, out, x, alike, lower: mirrored(t[0], alike=alike, lower=lower),
+    jvp=linear,
 )
 rules(
     folded,
     lambda c, out, g, alike, lower: mirrored(c, alike=alike, lower=lower),
-    jvp=lambda t, out, g, alike, lower: folded(t[0], alike=alike, lower=lower),
+    jvp=linear,
 )
 
 

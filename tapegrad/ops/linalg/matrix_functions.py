@@ -109,8 +109,6 @@ def scipy_eig(
     b=None,
     left=False,
     right=True,
-    overwrite_a=False,
-    overwrite_b=False,
     check_finite=True,
     homogeneous_eigvals=False,
 ):
@@ -123,7 +121,7 @@ def scipy_eig(
 
 
 @implements_special(scipy.linalg.eigvals)
-def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_eigvals=False):
+def scipy_eigvals(a, b=None, check_finite=True, homogeneous_eigvals=False):
     if homogeneous_eigvals:
         raise ArgumentError(
             "scipy.linalg.eigvals: homogeneous_eigvals= is not supported on a tracked Variable"
@@ -186,7 +184,7 @@ def eigvalsh_tridiagonal(
 @implements_special(scipy.linalg.eig_banded)
 @of_stacks(2)
 def eig_banded(
-    a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0,
+    a_band, lower=False, eigvals_only=False, select="a", select_range=None, max_ev=0,
     check_finite=True
 ):  # fmt: skip
     part, u = selected_eigenvalues("eig_banded", select, select_range), shape(a_band)[0] - 1
@@ -196,9 +194,7 @@ def eig_banded(
 
 
 @implements_special(scipy.linalg.eigvals_banded)
-def eigvals_banded(
-    a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True
-):
+def eigvals_banded(a_band, lower=False, select="a", select_range=None, check_finite=True):
     return eig_banded(a_band, lower, True, select=select, select_range=select_range)
 
 
@@ -225,7 +221,7 @@ def orth(A, rcond=None):
 
 @implements_special(scipy.linalg.null_space)
 @of_stacks(2)
-def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
+def null_space(A, rcond=None, *, check_finite=True, lapack_driver="gesdd"):
     """The basis that changes as little as possible (`decompositions.complement`)."""
     n, k = shape(A)
     _, s, vh = svd(A)
@@ -250,7 +246,7 @@ def subspace_angles(A, B):
 
 @implements_special(scipy.linalg.rq)
 @of_stacks(2)
-def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
+def rq(a, mode="full", check_finite=True):
     """a = r q, from the QR factors of the reversed matrix, with SciPy's signs."""
     n, k = shape(a)
     if mode not in ("full", "economic", "r") or n > k or (mode != "economic" and n < k):

@@ -126,7 +126,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
 
 
 @implements(scipy.linalg.norm)
-def scipy_norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
+def scipy_norm(a, ord=None, axis=None, keepdims=False):
     """SciPy computes the length of a vector with BLAS, where no square overflows or underflows."""
     if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp_of(layout_of(a)) is not np:
         return norm(a, ord, axis, keepdims)

@@ -93,7 +93,7 @@ def triangular_structure(t: np.ndarray) -> np.ndarray:
 
 @implements_special(scipy.linalg.schur)
 @of_stacks(2)
-def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_finite=True):
+def schur(a, output="real", sort=None, check_finite=True):
     check_square("schur", a)
     (plain,) = values("schur", a)
     t, z, *dimension = scipy.linalg.schur(plain, output, sort=sort)
@@ -130,12 +130,12 @@ def generalised(name: str, a: Any, b: Any, *settings: Any) -> tuple:
 
 @implements_special(scipy.linalg.qz)
 @of_stacks(2, 2)
-def qz(A, B, output="real", lwork=None, sort=None, overwrite_a=False, overwrite_b=False, check_finite=True):
+def qz(A, B, output="real", sort=None, check_finite=True):
     return generalised("qz", A, B, output)
 
 
 @implements_special(scipy.linalg.ordqz)
-def ordqz(A, B, sort="lhp", output="real", overwrite_a=False, overwrite_b=False, check_finite=True):
+def ordqz(A, B, sort="lhp", output="real", check_finite=True):
     aa, bb, q, z = generalised("ordqz", A, B, sort, output)
     return aa, bb, diagonals(aa) + 0j, diagonals(bb), q, z
 
@@ -170,7 +170,7 @@ def rsf2csf(T, Z, check_finite=True):
 
 @implements_special(scipy.linalg.hessenberg)
 @of_stacks(2)
-def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
+def hessenberg(a, calc_q=False, check_finite=True):
     """Householder's reflections 1 - tau w w^H with w[0] = 1, as LAPACK chooses them."""
     check_square("hessenberg", a)
     n = shape(a)[0]
@@ -191,7 +191,7 @@ def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
 
 
 @implements_special(scipy.linalg.matrix_balance)
-def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=False):
+def matrix_balance(A, permute=True, scale=True, separate=False):
     """Permutations and powers of two; both are constants."""
     plain = values("matrix_balance", A)[0]
     _, t = scipy.linalg.matrix_balance(plain, permute, scale)
@@ -201,7 +201,7 @@ def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=Fals
 
 @implements_special(scipy.linalg.ldl)
 @of_stacks(2)
-def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
+def ldl(A, lower=True, hermitian=True, check_finite=True):
     """The pivoting order and the 2 x 2 blocks are constants. One triangle of A is read."""
     plain = values("ldl", A)[0]
     _, blocks, order = scipy.linalg.ldl(plain, lower, hermitian)
@@ -290,7 +290,7 @@ def with_signs_of(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
 
 
 @implements_special(scipy.linalg.qr_delete)
-def qr_delete(Q, R, k, p=1, which="row", overwrite_qr=False, check_finite=True):
+def qr_delete(Q, R, k, p=1, which="row", check_finite=True):
     found = scipy.linalg.qr_delete(*values("qr_delete", Q, R), k, p, which)
     a = matmul(Q, R)
     axis = 0 if which == "row" else 1
@@ -299,7 +299,7 @@ def qr_delete(Q, R, k, p=1, which="row", overwrite_qr=False, check_finite=True):
 
 
 @implements_special(scipy.linalg.qr_insert)
-def qr_insert(Q, R, u, k, which="row", rcond=None, overwrite_qru=False, check_finite=True):
+def qr_insert(Q, R, u, k, which="row", rcond=None, check_finite=True):
     found = scipy.linalg.qr_insert(*values("qr_insert", Q, R, u), k, which, rcond)
     a, axis, k = matmul(Q, R), 0 if which == "row" else 1, int(k)
     if len(shape(u)) == 1:
@@ -309,14 +309,14 @@ def qr_insert(Q, R, u, k, which="row", rcond=None, overwrite_qru=False, check_fi
 
 
 @implements_special(scipy.linalg.qr_update)
-def qr_update(Q, R, u, v, overwrite_qruv=False, check_finite=True):
+def qr_update(Q, R, u, v, check_finite=True):
     found = scipy.linalg.qr_update(*values("qr_update", Q, R, u, v))
     u, v = [column(x) if len(shape(x)) == 1 else x for x in (u, v)]
     return with_signs_of("qr_update", matmul(Q, R) + matmul(u, H(v)), *found)
 
 
 @implements_special(scipy.linalg.qr_multiply)
-def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a=False, overwrite_c=False):
+def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False):
     q, *more = scipy_qr(a, mode="economic", pivoting=pivoting)
     q = conj(q) if conjugate else q
     return (matmul(q, c) if mode == "left" else matmul(c, q), *more)
