@@ -265,11 +265,11 @@ def is_function(f: Any) -> bool:
     return callable(f) and not isinstance(f, type) and type(f).__name__ in FUNCTION_KINDS
 
 
-FUNCTION_KINDS = {
-    "function", "builtin_function_or_method", "cython_function_or_method", "fused_cython_function",
-    "_ArrayFunctionDispatcher",
-    "ufunc", "_GUFunc", "ElementwiseKernel", "ReductionKernel", "MultiUFunc", "_UFuncWrapper", "_Function",
-}  # fmt: skip
+FUNCTION_KINDS = (
+    "function builtin_function_or_method cython_function_or_method fused_cython_function "
+    "_ArrayFunctionDispatcher ufunc _GUFunc ElementwiseKernel ReductionKernel MultiUFunc _UFuncWrapper "
+    "_Function".split()
+)
 
 
 class ArrayClass(type):

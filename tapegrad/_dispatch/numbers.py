@@ -41,12 +41,9 @@ def remainder(x: Any, y: Any) -> Any:
 
 # functions of math that NumPy has under the same name, with the same arguments
 SAME = (
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh",
-    "degrees", "exp", "exp2",
-    "expm1", "floor", "fmod", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "modf", "pow",
-    "radians", "sin", "sinh", "sqrt",
-    "tan", "tanh", "trunc",
-)  # fmt: skip
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh degrees exp exp2 expm1 floor fmod "
+    "isfinite isinf isnan log10 log1p log2 modf pow radians sin sinh sqrt tan tanh trunc".split()
+)
 # Each function of `math` as one of arrays and of the symbols of kernels.
 MATH = {
     **{name: getattr(np, name) for name in SAME}, "fabs": np.abs, "lgamma": scipy.special.gammaln,

@@ -28,26 +28,21 @@ from .declare import NUMPY, ndim, shape
 from .shaping import reshape
 
 OF_LAYOUT = (
-    "shape", "ndim", "size", "iscomplexobj", "isrealobj", "result_type", "can_cast", "common_type",
-    "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "isscalar",
-    "broadcast_shapes",
-    "einsum_path", "isfortran",
-)  # fmt: skip
-OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices") + (
-    "format_float_positional", "format_float_scientific", "save", "savez", "savez_compressed", "savetxt",
-)  # fmt: skip
+    "shape ndim size iscomplexobj isrealobj result_type can_cast common_type tril_indices_from "
+    "triu_indices_from diag_indices_from min_scalar_type isscalar broadcast_shapes einsum_path isfortran".split()
+)
+OF_VALUES = (
+    "nonzero flatnonzero argwhere array_repr array_str array2string indices format_float_positional "
+    "format_float_scientific save savez savez_compressed savetxt".split()
+)
 OF_PRIMALS = (
-    "all", "any", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "iscomplex", "isreal",
-    "isneginf", "isposinf",
-    "isin", "digitize", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort",
-    "searchsorted", "isnan",
-    "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal",
-    "not_equal", "less",
-    "less_equal", "greater", "greater_equal", "unravel_index", "ravel_multi_index", "fix", "bitwise_and",
-    "bitwise_or", "bitwise_xor",
-    "bitwise_count", "invert", "left_shift", "right_shift", "gcd", "lcm", "isnat",
-)  # fmt: skip
-OF_MEMORY = ("may_share_memory", "shares_memory")  # see overlaps.py
+    "all any count_nonzero array_equal array_equiv allclose isclose iscomplex isreal isneginf isposinf "
+    "isin digitize argmax argmin nanargmax nanargmin argsort argpartition lexsort searchsorted isnan "
+    "isinf isfinite signbit logical_and logical_or logical_not logical_xor equal not_equal less "
+    "less_equal greater greater_equal unravel_index ravel_multi_index fix bitwise_and bitwise_or "
+    "bitwise_xor bitwise_count invert left_shift right_shift gcd lcm isnat".split()
+)
+OF_MEMORY = ["may_share_memory", "shares_memory"]  # see overlaps.py
 NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS + OF_MEMORY
 STEPS = ("fix", "assert_array_max_ulp")  # floats, but piecewise constant
 
