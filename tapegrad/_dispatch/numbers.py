@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._core.arrays import xp_of
 from .._core.primitive import any_tracked, is_subarray, is_tracked, layout_of, seen, values_of
 from .._core.serialized import refuse_written
 from .._core.trees import REAL, nested
 from .._core.variable import FLOAT, HANDLES, variable
 from ..ops.creation import cast
-from ..ops.declare import dtype
+from ..ops.declare import dtype, xp
 from ..ops.shaping import nested_to_array
 from .serialization import noting
 from .subarrays import own_method
@@ -179,7 +178,7 @@ for _f in (json.dump, json.dumps, json.load, json.loads):
 
 def complex_of(x: Any, y: Any) -> Any:
     """x + iy; zeros keep their signs."""
-    if any([dtype(v).kind == "c" or xp_of(layout_of(v)) is not np for v in (x, y)]):
+    if any([dtype(v).kind == "c" or xp(v) is not np for v in (x, y)]):
         return x + 1j * y
     z: Any = variable(np.zeros((), complex))
     z.real, z.imag = x, y

@@ -14,20 +14,20 @@ from .linalg.matrix_functions import eigvals
 from .piecewise import floor, maximum
 from .products import convolve, trace
 from .reductions import cumsum
-from .shaping import concatenate, embed, nested_to_array, real, reshape, slice_of, zeros_like
+from .shaping import array_operand, concatenate, embed, nested_to_array, real, reshape, slice_of, zeros_like
 from .special.bessel import i0
 from .special.declare import implements_special
 
 
 def as_vector(x: Any) -> Any:
     """x as a one-dimensional array."""
-    x = nested_to_array(x) if isinstance(x, (list, tuple)) else x
+    x = array_operand(x)
     return x if ndim(x) == 1 else reshape(x if hasattr(x, "shape") else np.asarray(x), to=(-1,))
 
 
 @implements_special(np.poly)
 def poly(seq_of_zeros):
-    z = nested_to_array(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else seq_of_zeros
+    z = array_operand(seq_of_zeros)
     if ndim(z) == 2:
         return characteristic_polynomial(z)
     z = as_vector(z)

@@ -30,7 +30,7 @@ from .._core.variable import HANDLES, Variable, variable
 from .declare import NUMPY, follow, implements
 from .declare import dtype as dtype_of
 from .declare import shape as dim
-from .shaping import array_of, astype, copy, copy_to_host, joined, nested_to_array, to_device
+from .shaping import array_of, array_operand, astype, copy, copy_to_host, joined, nested_to_array, to_device
 
 # Functions that run in NumPy or CuPy, and whose results become Variables while a transform is open.
 CREATORS = {
@@ -158,7 +158,7 @@ def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, d
 def fromiter(iter, dtype, count=-1, *, like=None):
     xs = list(iter if count < 0 else itertools.islice(iter, count))
     if len(xs) < count:
-        raise ValueError(f"numpy.fromiter: the iterator has {len(xs)} elements for count={count}")
+        raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(xs)} items.")
     return array_with_copy(xs, dtype, None, 0, like)
 
 
@@ -342,7 +342,7 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
 @implements(np.geomspace)
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """start r^t for t from 0 to 1, with r = stop / start."""
-    start, stop = [nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
+    start, stop = [array_operand(x) for x in (start, stop)]
     t = steps_between(start, stop, np.linspace(0.0, 1.0, num, endpoint))
     y = start * (stop / start) ** t
     if axis != 0:

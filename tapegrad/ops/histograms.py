@@ -10,7 +10,7 @@ from .._core.arrays import xp_of
 from .._core.primitive import values_of
 from .declare import ndim, shape
 from .reductions import sum
-from .shaping import nested_to_array, reshape
+from .shaping import array_operand, reshape
 from .sorting import bincount
 from .special.declare import implements_special
 from .statistics import histogram
@@ -21,7 +21,7 @@ def sample_columns(sample: Any) -> list:
     if not isinstance(sample, (list, tuple)) and ndim(sample) == 2:
         return [sample[:, k] for k in range(shape(sample)[1])]
     rows = sample if isinstance(sample, (list, tuple)) else [sample]
-    return [nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in rows]
+    return [array_operand(x) for x in rows]
 
 
 @implements_special(np.histogramdd)
@@ -42,7 +42,7 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
         at = at * n + library.clip(cell, 0, n - 1)
     w = inside * 1.0
     if weights is not None:
-        w = w * (nested_to_array(weights) if isinstance(weights, (list, tuple)) else weights)
+        w = w * array_operand(weights)
     counts = reshape(bincount(at, w, math.prod(sizes)), to=tuple(sizes))
     if density:
         counts = counts / sum(counts)

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, xp_of
+from .._core.arrays import is_array
 from .._core.errors import NonDifferentiableWarning, callers_line, users_frame
-from .._core.primitive import SAMPLED, is_tracked, layout_of, live, primal_of, seen, truth_of, watching
+from .._core.primitive import SAMPLED, is_tracked, live, primal_of, seen, truth_of, watching
 from .._core.variable import Variable
-from .declare import primitive, rules
+from .declare import primitive, rules, xp
 
 
 def warn_user(text: str, kind: type) -> None:
@@ -77,7 +77,7 @@ def holds_somewhere(condition: Any) -> bool:
         v = primal_of(getattr(slot, "value", slot))
     if not isinstance(v, Variable):
         return bool(v.any())
-    if xp_of(layout_of(v)) is not np:
+    if xp(v) is not np:
         return False
     found = truth_of(v.any())
     if found:

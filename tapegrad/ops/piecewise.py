@@ -37,7 +37,7 @@ from .elementwise import (
     zero_of,
 )
 from .nondifferentiable import note_zero
-from .shaping import array_of, nested_to_array
+from .shaping import array_of, array_operand
 from .shaping import copy as copied
 
 
@@ -218,7 +218,7 @@ def where(condition, x=None, y=None):
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
     # (`isinstance` would ask a Variable for its class)
-    x, y = [nested_to_array(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]
+    x, y = [array_operand(v) for v in (x, y)]
     r = select(condition, x, y)
     return r if is_array(layout_of(r)) else array_of(r)
 
@@ -428,7 +428,7 @@ rules(with_finite, lambda g, out, x, nan, posinf, neginf: select(isfinite(x), g,
 
 @implements(np.nan_to_num)
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    x = nested_to_array(x) if isinstance(x, (list, tuple)) else x
+    x = array_operand(x)
     parts = (x.real, x.imag) if dtype(x).kind == "c" else (x,)
     y, *imaginary = [with_finite(part, nan=nan, posinf=posinf, neginf=neginf) for part in parts]
     for part in imaginary:

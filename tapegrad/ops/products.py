@@ -13,7 +13,7 @@ from numpy import ndarray
 from .._core.arrays import xp_of
 from .._core.primitive import hook, layout_of, primal_of
 from .._core.variable import Variable
-from .declare import axes_of, follow, implements, linear, ndim, primitive, rules, shape, sum_of_given
+from .declare import axes_of, follow, implements, linear, ndim, primitive, rules, shape, sum_of_given, xp
 from .shaping import arrays_of, concatenate, conj, fit_to_shape, reshape, slice_of, sum, transpose
 
 
@@ -306,7 +306,7 @@ def backwards(x):
 
 def _convolve_stacked(run, xs, params):
     x, y = sorted(xs, key=lambda v: -shape(v)[1])
-    count, m, zeros = shape(x)[0], shape(y)[1], xp_of(layout_of(x)).zeros
+    count, m, zeros = shape(x)[0], shape(y)[1], xp(x).zeros
     total = None
     for k in range(m):  # the contribution of each element of the shorter one
         share = x * y[:, k : k + 1]

@@ -37,7 +37,7 @@ from .._core.registry import late, load
 from .._core.variable import HANDLES, SUBARRAYS, ArrayVariable, Variable, View
 from . import creation, scans
 from . import shaping as s
-from .declare import NUMPY, shape
+from .declare import NUMPY, shape, xp
 from .indexing import overlaps
 from .indexing.traced_indices import is_hidden, with_added
 from .layouts import in_library_layout
@@ -342,7 +342,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if method in METHODS:
         return by_method(ufunc, method, inputs, params)
     if method == "outer" and len(inputs) == 2:
-        a, b = [s.nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in inputs]
+        a, b = [s.array_operand(x) for x in inputs]
         rank = len(shape(b))
         return ufunc_call(
             ufunc, "__call__", (reshape_any(a, shape(a) + (1,) * rank) if rank else a, b), params
@@ -361,7 +361,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if params.get("axes") is not None and ufunc.signature:
         return with_axes(ufunc, inputs, params.pop("axes"), {**params, "out": out})
     # (`isinstance` would ask a Variable for its class)
-    inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
+    inputs = [s.array_operand(x) for x in inputs]
     if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):
         raise ArgumentError(
             f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable"
@@ -557,7 +557,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
     entry = NUMPY.get(ufunc)
     if entry is None:
         raise no_rule(ufunc)
-    library = xp_of(layout_of(x))
+    library = xp(x)
     n = library.arange(x.size).reshape(x.shape)[at]
     if ufunc in (np.maximum, np.minimum) and y is not None:
         late.write_value(x, with_extremes(x, y, library.asarray(n), ufunc is np.maximum), Ellipsis)

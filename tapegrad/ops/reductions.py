@@ -24,11 +24,11 @@ from .layouts import in_library_layout
 from .nondifferentiable import note_zero
 from .piecewise import isfinite, isnan, maximum, minimum
 from .shaping import (
+    array_operand,
     astype,
     broadcast_to,
     conj,
     kept_dims,
-    nested_to_array,
     real,
     reshape,
     slice_of,
@@ -36,10 +36,6 @@ from .shaping import (
     transpose,
 )
 from .zero_derivative import any_of
-
-
-def array_operand(a: Any) -> Any:
-    return nested_to_array(a) if issubclass(type(a), (list, tuple)) else a
 
 
 def reduction_axes(a: Any, axis: Any) -> tuple:

@@ -367,7 +367,7 @@ def arrays_of(xs: Any) -> list:
     xs = list(xs)
     if HANDLES.issuperset(map(type, xs)):
         return xs
-    xs = [nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in xs]
+    xs = [array_operand(x) for x in xs]
     library = next((xp(x) for x in xs if isinstance(x, Variable)), None) or xp_of(xs[0])
     return [
         x if isinstance(x, Variable) or is_array(x) else numeric(library.asarray(x), x)
@@ -459,6 +459,12 @@ def nested_to_array(x: Any) -> Any:
     return joined(x) if nests_variable(x) else np.asarray(x)
 
 
+def array_operand(x: Any) -> Any:
+    """An operand: a nested list becomes an array."""
+    # (`isinstance` would ask a Variable for its class)
+    return nested_to_array(x) if issubclass(type(x), (list, tuple)) else x
+
+
 @hook
 def joined(x: Any) -> Any:
     """A nested list that contains Variables, as one array."""
@@ -466,7 +472,7 @@ def joined(x: Any) -> Any:
     to = sizes_of(x, numbers)
     if to is not None:
         return packed(*arrays_of(numbers), to=to)
-    return stack([nested_to_array(e) if isinstance(e, (list, tuple)) else e for e in x])
+    return stack([array_operand(e) for e in x])
 
 
 def sizes_of(x: Any, numbers: list) -> tuple | None:

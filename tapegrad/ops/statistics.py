@@ -283,7 +283,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         n = max_of_zero(n - ddof)
         c = d @ H(d) / n
     else:
-        if xp_of(layout_of(x)) is not np:
+        if xp(x) is not np:
             raise ArgumentError(
                 "cupy.cov with weights subtracts the mean without weights, unlike numpy.cov; write the one "
                 "that is meant: d = x - x @ w / w.sum(); (d * w) @ d.T / w.sum()"

@@ -53,7 +53,7 @@ from . import elementwise as e
 from . import families as families
 from . import protocols as _protocols
 from . import shaping as s
-from .declare import NUMPY, shape
+from .declare import NUMPY, shape, xp
 from .declare import dtype as dtype_of
 from .indexing import views
 from .indexing.flags import flags_of, set_flags
@@ -211,7 +211,7 @@ def _setitem(x, at, y):
     if type(at) is not int and (is_hidden(at) or is_hidden_mask(x, at, y)):
         if is_read_at(y, x, at):
             return  # x[i] += y ends with the assignment of a region to itself
-        y = with_written(x, s.nested_to_array(y) if isinstance(y, (list, tuple)) else y, at)
+        y = with_written(x, s.array_operand(y), at)
         at = Ellipsis
     write_value(x, y, index(at))
 
@@ -329,7 +329,7 @@ V.real = property(views.real, _set(views.real))
 V.imag = property(views.imag, _set(views.imag))
 V.flat = property(FlatIterator, assign_flat)
 V.__len__ = lambda x: len(layout_source(x))
-V.__array_namespace__ = lambda x, api_version=None: xp_of(layout_of(x))
+V.__array_namespace__ = lambda x, api_version=None: xp(x)
 
 
 # --- methods ---
@@ -682,7 +682,7 @@ def seen_as(x: Any, to: np.dtype) -> Any:
             "last axis of the array."
         )
     else:
-        y = variable(xp_of(layout_of(x)).empty((*size[:-1], size[-1] // 2), to))
+        y = variable(xp(x).empty((*size[:-1], size[-1] // 2), to))
         y.real, y.imag = x[..., ::2], x[..., 1::2]
     base = x._base if builtins.type(x) is View else x
     base._saved = y._saved = True

@@ -11,7 +11,7 @@ from ..._core.primitive import ASSIGN, hook, is_subarray, is_tracked, layout_of,
 from ..._core.variable import HANDLES, ArrayVariable, Elements, Variable, View
 from .. import shaping as s
 from ..creation import on_device
-from ..declare import NUMPY, implements, shape
+from ..declare import NUMPY, implements, shape, xp
 from . import overlaps, views
 from .gathering import constant_index, host_constant, known_mode
 from .regions import ALL
@@ -102,11 +102,7 @@ def array_beside(x: Any, y: Any) -> Any:
     if is_array(y) or isinstance(y, Variable) and is_array(layout_of(y)):
         return y
     y = array_like(y)
-    return (
-        y
-        if xp_of(layout_of(x)) is np
-        else on_device(y if isinstance(y, Variable) else xp_of(layout_of(x)).asarray(y))
-    )
+    return y if xp(x) is np else on_device(y if isinstance(y, Variable) else xp(x).asarray(y))
 
 
 @hook
@@ -159,14 +155,14 @@ def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
     flat = flat.ravel()
     if flat.size:
         places = np.unravel_index(flat, shape(x))
-        write_value(x, values, tuple([xp_of(layout_of(x)).asarray(p) for p in places]))
+        write_value(x, values, tuple([xp(x).asarray(p) for p in places]))
 
 
 def cycled(values: Any, at: np.ndarray) -> Any:
     """The flattened values, repeated cyclically, at these positions."""
     values = views.ravel(values)
     n = shape(values)[0]
-    return values[xp_of(layout_of(values)).asarray(at % n)]
+    return values[xp(values).asarray(at % n)]
 
 
 @writes_first(np.put)
@@ -220,7 +216,7 @@ def put_along_axis(arr, indices, values, axis=-1):
     axis = views.axes_of(axis, len(shape(arr)))[0]
     places = [np.arange(n).reshape((-1,) + (1,) * (at.ndim - 1 - k)) for k, n in enumerate(shape(arr))]
     places[axis] = at
-    library = xp_of(layout_of(arr))
+    library = xp(arr)
     write_value(arr, values, tuple([library.asarray(p) for p in places]))
 
 

@@ -9,9 +9,9 @@ import scipy.linalg
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import is_tracked, layout_of, primal_of, values_of
+from ..._core.primitive import is_tracked, primal_of, values_of
 from ..._core.scope import OPEN
-from ..declare import NUMPY_VERSION, SCIPY, axes_of, dtype, implements, ndim, primitive, rules, shape
+from ..declare import NUMPY_VERSION, SCIPY, axes_of, dtype, implements, ndim, primitive, rules, shape, xp
 from ..elementwise import absolute, phase_of, power, select, sign, times0, zero_of
 from ..nondifferentiable import at_users_line, note_zero
 from ..products import T, matmul
@@ -128,7 +128,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
 @implements(scipy.linalg.norm)
 def scipy_norm(a, ord=None, axis=None, keepdims=False):
     """SciPy computes the length of a vector with BLAS, where no square overflows or underflows."""
-    if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp_of(layout_of(a)) is not np:
+    if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp(a) is not np:
         return norm(a, ord, axis, keepdims)
     a = a * np.float64(1.0) if dtype(a).itemsize < 8 else a  # a Python float in any precision
     size = 1.0 if OPEN.hiding else abs(primal_of(a)).max(initial=0.0)
@@ -156,7 +156,7 @@ def cond(x, p=None):
     if p in (None, 2, -2):
         if NUMPY_VERSION >= (2, 5):  # an element that is not finite raises no error
             finite = np.isfinite(plain).all((-2, -1))[..., None]
-            x = select(finite[..., None], x, xp_of(layout_of(x)).eye(*shape(x)[-2:], dtype=dtype(x)))
+            x = select(finite[..., None], x, xp(x).eye(*shape(x)[-2:], dtype=dtype(x)))
             s = select(finite, svdvals(x), np.nan)
         else:
             s = svdvals(x)
