@@ -14,7 +14,7 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of
 from ..._core.registry import load
-from ..declare import dtype, followed, ndim, primitive, rules, shape, xp
+from ..declare import dtype, followed, ndim, primitive, rules, shape, sum_of_given, xp
 from ..indexing.gathering import diag, take
 from ..products import H, matmul
 from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
@@ -193,18 +193,12 @@ def times_band(ab, x, low, up):
         shift_rows((ab[r] if ndim(x) == 1 else reshape(ab[r], to=(-1, 1))) * x, r - up)
         for r in range(low + up + 1)
     ]
-    total = rows[0]
-    for y in rows[1:]:
-        total = total + y
-    return total
+    return sum_of_given(rows)
 
 
 def _band_jvp(t, out, ab, b, low, up):
-    e = t[1]
-    if t[0] is not None:
-        moved_by = times_band(t[0], out, low, up)
-        e = -moved_by if e is None else e - moved_by
-    return solve_band(ab, e, low=low, up=up)
+    moved = None if t[0] is None else -times_band(t[0], out, low, up)
+    return solve_band(ab, sum_of_given((t[1], moved)), low=low, up=up)
 
 
 rules(solve_band, joint=_band_vjp, jvp=_band_jvp)
@@ -337,12 +331,9 @@ def plain_problem(name: str, e: Any, s: Any) -> None:
 @primitive()
 def riccati(a, b, q, r, *, discrete, balanced):
     """SciPy's solution of a Riccati equation."""
-    host_only(
-        "scipy.linalg.solve_discrete_are" if discrete else "scipy.linalg.solve_continuous_are", a, b, q, r
-    )
-    return (scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are)(
-        a, b, q, r, balanced=balanced
-    )
+    solver = scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are
+    host_only(f"scipy.linalg.{solver.__name__}", a, b, q, r)
+    return solver(a, b, q, r, balanced=balanced)
 
 
 @implements_special(scipy.linalg.solve_continuous_are)

@@ -11,7 +11,19 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import is_tracked, primal_of, values_of
 from ..._core.scope import OPEN
-from ..declare import NUMPY_VERSION, SCIPY, axes_of, dtype, implements, ndim, primitive, rules, shape, xp
+from ..declare import (
+    NUMPY_VERSION,
+    SCIPY,
+    axes_of,
+    dtype,
+    implements,
+    ndim,
+    primitive,
+    rules,
+    shape,
+    sum_of_given,
+    xp,
+)
 from ..elementwise import absolute, phase_of, power, select, sign, times0, zero_of
 from ..nondifferentiable import at_users_line, note_zero
 from ..products import T, matmul
@@ -260,11 +272,8 @@ def _sylvester_vjp(g, out, need, a, b, q):
 
 
 def _sylvester_jvp(t, out, a, b, q):
-    e = t[2]
-    for moved in (None if t[0] is None else matmul(t[0], out), None if t[1] is None else matmul(out, t[1])):
-        if moved is not None:
-            e = -moved if e is None else e - moved
-    return sylvester(a, b, e)
+    left, right = None if t[0] is None else -matmul(t[0], out), None if t[1] is None else -matmul(out, t[1])
+    return sylvester(a, b, sum_of_given((t[2], left, right)))
 
 
 rules(sylvester, joint=_sylvester_vjp, jvp=_sylvester_jvp)

@@ -34,8 +34,13 @@ def values(name: str, *xs: Any) -> list:
 def rotate_columns(q: Any, like: np.ndarray) -> Any:
     """The orthonormal q, with each column multiplied by the constant of modulus 1 that brings its values
     to those of `like`."""
+    return q * phases(q, like)
+
+
+def phases(q: Any, like: np.ndarray) -> Any:
+    """The constants of modulus 1 by which the columns of q differ from those of `like`."""
     phase = (primal_of(q).conj() * like).sum(0)
-    return q * (phase / abs(phase))
+    return phase / abs(phase)
 
 
 # --- Schur and QZ, by the eigenvectors ---
@@ -256,8 +261,7 @@ def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, c
     a, b, c, d = halves(X, p, q)
     theirs = scipy.linalg.cossin(values("cossin", a, b, c, d), separate=True)
     u1, _, v1 = svd(a)
-    phase = (np.asarray(values_of(u1)).conj() * theirs[0][0]).sum(0)
-    phase = phase / abs(phase)
+    phase = phases(u1, theirs[0][0])
     u1, v1 = u1 * phase, column(phase.conj()) * v1
     s_u2 = matmul(c, H(v1))
     sines = sum(real(s_u2 * conj(s_u2)), -2) ** 0.5
@@ -280,8 +284,7 @@ def with_signs_of(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
     n, k = shape(a)
     first, upper = qr(a)
     m = min(n, k)
-    phase = (np.asarray(values_of(first)).conj() * q[:, :m]).sum(0)
-    phase = phase / abs(phase)
+    phase = phases(first, q[:, :m])
     first, upper = first * phase, upper * column(np.conj(phase))
     if q.shape[1] > m:
         first = concatenate(first, complement(first, q[:, m:]), axis=1)

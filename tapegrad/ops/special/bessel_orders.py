@@ -8,9 +8,8 @@ import math
 import numpy as np
 import scipy.special as sp
 
-from ..declare import primitive, rules, same
-from ..elementwise import times0
-from .declare import greatest
+from ..declare import primitive
+from .declare import greatest, slopes
 from .incomplete import GAUSS_NODES, central_moment, nodes_and_weights
 
 INTEGRAL_STEPS = 200
@@ -55,11 +54,10 @@ def bessel_k_moment(v, z, *, n, m):
     return nan_unless(y, ok, v, z)
 
 
-rules(
+slopes(
     bessel_k_moment,
-    lambda g, out, v, z, n, m: times0(g, bessel_k_moment(v, z, n=n, m=m + 1)),
-    lambda g, out, v, z, n, m: times0(g, bessel_k_moment(v, z, n=n + 1, m=m)),
-    jvp=same,
+    lambda out, v, z, n, m: bessel_k_moment(v, z, n=n, m=m + 1),
+    lambda out, v, z, n, m: bessel_k_moment(v, z, n=n + 1, m=m),
 )
 
 
@@ -197,11 +195,11 @@ def bessel_i_order(v, z, *, n):
 def order_rules(f, sign):
     """The rules of a function with f' = (f_(v-1) + sign f_(v+1)) / 2; with sign 1 it is scaled by exp(-z)."""
 
-    def by_argument(g, out, v, z, n):
+    def by_argument(out, v, z, n):
         slope = 0.5 * (f(v - 1.0, z, n=n) + sign * f(v + 1.0, z, n=n))
-        return times0(g, slope - out if sign > 0 else slope)
+        return slope - out if sign > 0 else slope
 
-    rules(f, lambda g, out, v, z, n: times0(g, f(v, z, n=n + 1)), by_argument, jvp=same)
+    slopes(f, lambda out, v, z, n: f(v, z, n=n + 1), by_argument)
 
 
 order_rules(bessel_j_order, -1)

@@ -21,7 +21,7 @@ from ..._core.lent_memory import lend
 from ..._core.primitive import SAMPLED, any_tracked, primal_of
 from ..._core.registry import load
 from ..._core.scope import OPEN
-from ..declare import dtype, ndim, primitive, rules, same, shape, xp
+from ..declare import dtype, ndim, primitive, reads, rules, same, shape, signature_of, xp
 from ..declare import implements as answers
 from ..elementwise import over0, times0
 from ..piecewise import special_of
@@ -108,11 +108,34 @@ def of_arrays(name: str, body: Callable) -> Callable:
 def of_arity(text: str, n: int) -> Callable:
     """Return what `text` makes of n named arguments in the place of {}."""
     text = text.replace("{}", ", ".join("xyzwv"[:n]))
-    return eval(compile(text, __file__, "eval"), {"times0": times0, "__name__": __name__})
+    return eval(compile(text, __file__, "eval"))
 
 
 BODY = "lambda f: lambda {}: f({})"
-RULE = "lambda partial: lambda g, out, {}: times0(g, partial(out, {}))"
+
+
+@functools.cache
+def pullback_of(names: tuple, read: tuple) -> Callable:
+    """A function from a partial derivative of these parameters, of which it reads some, to the pullback."""
+    given = ", ".join([name if r else "None" for name, r in zip(("out", *names), read, strict=True)])
+    text = f"lambda partial: lambda g, out, {', '.join(names)}: times0(g, partial({given}))"
+    return eval(compile(text, __file__, "eval"), {"times0": times0, "__name__": __name__})
+
+
+def slopes(operation: Any, *partials: Callable) -> None:
+    """Declare the derivatives of an elementwise operation by its partial derivatives, which are functions
+    (out, *arrays, *settings). A zero cotangent stays zero."""
+    signature = signature_of(operation.prim.run)
+    names = (*signature.arrays, *signature.settings)
+    pullbacks = []
+    for p in partials:
+        read = reads(p)
+        pullbacks.append(
+            pullback_of(names, (*read,) if len(read) == 1 + len(names) else (True,) * (1 + len(names)))(p)
+        )
+    rules(operation, *pullbacks, jvp=same)
+
+
 PARTIALS: dict = {}  # operation -> its partial derivatives
 LACKING: dict = {}  # name -> the real arguments without a derivative
 
@@ -172,7 +195,7 @@ def special_function(
         else p
         for k, p in enumerate(partials)
     ]
-    rules(entry, *[of_arity(RULE, n)(p) for p in given], jvp=same)
+    slopes(entry, *given)
     PARTIALS[entry] = given
     lacking = [
         k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, IntegerArgument)

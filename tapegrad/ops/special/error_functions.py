@@ -31,6 +31,7 @@ from ..elementwise import (
 )
 from ..piecewise import expit, hypot, logaddexp, minimum, part_of_hypot, special_of, special_ufunc
 from .asymptotic import near_or_far, no_rule_in, special_of2, tail
+from .declare import slopes
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
@@ -400,7 +401,7 @@ def wrightomega_slope(w):
     return near_or_far(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
 
 
-rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)
+slopes(exprel_n, lambda out, x, n: exprel_n(x, n=n + 1))
 
 
 @implements(sp.exprel)

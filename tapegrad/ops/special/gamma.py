@@ -10,10 +10,11 @@ import scipy.special as sp
 from ..._core.arrays import is_array, xp_of
 from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.primitive import is_tracked, primal_of, values_of
-from ..declare import dtype, implements, primitive, rules, same
+from ..declare import dtype, implements, primitive
 from ..elementwise import cos, select, sin, times0, zero_of
 from ..piecewise import special_of, special_ufunc
 from .asymptotic import special_of2
+from .declare import slopes
 
 # --- gamma and its kin ---
 
@@ -218,12 +219,7 @@ def special_xp(a, b):
     return xp_of(a) if is_array(a) else xp_of(b)
 
 
-rules(
-    psi_gap,
-    lambda g, out, a, b, n: times0(g, psi_gap(a, b, n=n + 1)),
-    lambda g, out, a, b, n: times0(g, polygamma_n(a + b, n=n + 1)),
-    jvp=same,
-)
+slopes(psi_gap, lambda out, a, b, n: psi_gap(a, b, n=n + 1), lambda out, a, b, n: polygamma_n(a + b, n=n + 1))
 
 
 def rgamma_slope(x: Any) -> Any:
@@ -235,8 +231,8 @@ def rgamma_slope(x: Any) -> Any:
     return select(left, mirrored, -rgamma(v) * digamma(v))
 
 
-rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
-rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)
+slopes(digamma, lambda out, x: polygamma_n(x, n=1))
+slopes(polygamma_n, lambda out, x, n: polygamma_n(x, n=n + 1))
 
 
 gammasgn = special_ufunc(sp.gammasgn)

@@ -23,7 +23,7 @@ from ..declare import primitive, rules, same
 from ..elementwise import exp, log, log1p, select, times0
 from ..piecewise import minimum, special_of
 from .asymptotic import special_of2
-from .declare import complement, first_array, inverse, special_function
+from .declare import complement, first_array, inverse, slopes, special_function
 from .error_functions import xlog1py, xlogy
 from .gamma import betaln, digamma, gammaln, polygamma_in_kernels, polygamma_n, psi_gap, psi_gap_in_kernels
 
@@ -209,31 +209,30 @@ def beta_density(a: Any, b: Any, x: Any) -> Any:
     return exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
 
 
-rules(
+slopes(
     gamma_moment,
-    lambda g, out, a, x, n: times0(
-        g, gamma_moment(a, x, n=n + 1) - (n * polygamma_n(a, n=1) * gamma_moment(a, x, n=n - 1) if n else 0.0)
+    lambda out, a, x, n: (
+        gamma_moment(a, x, n=n + 1) - (n * polygamma_n(a, n=1) * gamma_moment(a, x, n=n - 1) if n else 0.0)
     ),
-    lambda g, out, a, x, n: times0(g, gamma_density(a, x) * integer_power(log(x) - digamma(a), n)),
-    jvp=same,
+    lambda out, a, x, n: gamma_density(a, x) * integer_power(log(x) - digamma(a), n),
 )
 
 
-def _beta_by_a(a, b, x, n, m):
+def _beta_by_a(out, a, b, x, n, m):
     y = beta_moment(a, b, x, n=n + 1, m=m)
     if n:
         y = y - n * (polygamma_n(a, n=1) - polygamma_n(a + b, n=1)) * beta_moment(a, b, x, n=n - 1, m=m)
     return y + m * polygamma_n(a + b, n=1) * beta_moment(a, b, x, n=n, m=m - 1) if m else y
 
 
-def _beta_by_b(a, b, x, n, m):
+def _beta_by_b(out, a, b, x, n, m):
     y = beta_moment(a, b, x, n=n, m=m + 1)
     if m:
         y = y - m * (polygamma_n(b, n=1) - polygamma_n(a + b, n=1)) * beta_moment(a, b, x, n=n, m=m - 1)
     return y + n * polygamma_n(a + b, n=1) * beta_moment(a, b, x, n=n - 1, m=m) if n else y
 
 
-def _beta_by_x(a, b, x, n, m):
+def _beta_by_x(out, a, b, x, n, m):
     return (
         beta_density(a, b, x)
         * integer_power(log(x) + psi_gap(a, b), n)
@@ -241,13 +240,7 @@ def _beta_by_x(a, b, x, n, m):
     )
 
 
-rules(
-    beta_moment,
-    lambda g, out, a, b, x, n, m: times0(g, _beta_by_a(a, b, x, n, m)),
-    lambda g, out, a, b, x, n, m: times0(g, _beta_by_b(a, b, x, n, m)),
-    lambda g, out, a, b, x, n, m: times0(g, _beta_by_x(a, b, x, n, m)),
-    jvp=same,
-)
+slopes(beta_moment, _beta_by_a, _beta_by_b, _beta_by_x)
 
 # --- the functions ---
 

@@ -17,7 +17,7 @@ from ..._core.primitive import primal_of
 from ..declare import primitive, rules, same
 from ..elementwise import exp, log, select, times0
 from ..shaping import sum
-from .declare import greatest, several_results, special_function, with_last_axis
+from .declare import greatest, several_results, slopes, special_function, with_last_axis
 from .gamma import rgamma, rgamma_slope
 from .incomplete import central_moment
 
@@ -143,12 +143,7 @@ def cylinder_order_slope(out, v, x, n):
     )
 
 
-rules(
-    cylinder_order,
-    lambda g, out, v, x, n: times0(g, cylinder_order(v, x, n=n + 1)),
-    lambda g, out, v, x, n: times0(g, cylinder_order_slope(out, v, x, n)),
-    jvp=same,
-)
+slopes(cylinder_order, lambda out, v, x, n: cylinder_order(v, x, n=n + 1), cylinder_order_slope)
 
 
 def d_by_order(v, x, slope):

@@ -11,10 +11,11 @@ import scipy.special as sp
 
 from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of
-from ..declare import implements, primitive, rules, same
-from ..elementwise import cos, select, sin, times0
+from ..declare import implements, primitive
+from ..elementwise import cos, select, sin
 from ..piecewise import minimum, special_of
 from .asymptotic import special_of2
+from .declare import slopes
 from .gamma import BERNOULLI, digamma, gamma, real_only
 
 ZETA_SHIFT = 12
@@ -56,18 +57,8 @@ def by_q(x: Any, q: Any, n: int) -> Any:
     return y - n * zeta_order(x + 1.0, q, n=n - 1) if n else y
 
 
-rules(
-    hurwitz,
-    lambda g, out, x, q: times0(g, zeta_order(x, q, n=1)),
-    lambda g, out, x, q: times0(g, -x * hurwitz(x + 1.0, q)),
-    jvp=same,
-)
-rules(
-    zeta_order,
-    lambda g, out, x, q, n: times0(g, zeta_order(x, q, n=n + 1)),
-    lambda g, out, x, q, n: times0(g, by_q(x, q, n)),
-    jvp=same,
-)
+slopes(hurwitz, lambda out, x, q: zeta_order(x, q, n=1), lambda out, x, q: -x * hurwitz(x + 1.0, q))
+slopes(zeta_order, lambda out, x, q, n: zeta_order(x, q, n=n + 1), lambda out, x, q, n: by_q(x, q, n))
 
 
 @primitive()
@@ -84,7 +75,7 @@ def riemann_slope(x):
     return select(low, c * (slope * riemann(1.0 - at) - sin(turn) * y), y)
 
 
-rules(riemann, lambda g, out, x: times0(g, riemann_slope(x)), jvp=same)
+slopes(riemann, lambda out, x: riemann_slope(x))
 
 
 @implements(sp.zeta)
