@@ -20,17 +20,14 @@ from ..products import H, column, diagonals, matmul, row_vector, two_operands, w
 from ..shaping import concatenate, conj, embed, real, reshape, slice_of, sum, zeros_like
 from .degenerate_spectra import (
     anti,
+    choices_among_equals,
     end_recording_of_equal_values,
-    has_equal_values,
     hidden,
     infinitesimal_parts,
-    levels,
     lost_by,
     over_gaps,
     quotient,
-    rotate_equal_vectors,
     split_eigenvalues,
-    splitting,
     steady,
     unknown,
     vector_rotations,
@@ -96,15 +93,10 @@ def spectrum_of(a: Any, UPLO: str, vectors: bool) -> tuple:
     if isinstance(a, Variable):
         end_recording_of_equal_values(a, w, vectors)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
-        taped, tangent = levels(a)
         lower, kind = UPLO.upper() == "L", symmetric(a)
-        split = turn = alike = None
-        if (taped or tangent is not None) and has_equal_values(w):
-            split = splitting(w) if taped else None
-            if tangent is not None:
-                r, alike = rotate_equal_vectors(hermitian(H(v) @ as_read(tangent, kind, lower) @ v), w)
-                v = v @ r
-            turn = vector_rotations(w, alike, v.dtype)
+        project = lambda tangent: H(v) @ as_read(tangent, kind, lower) @ v
+        split, turn, r = choices_among_equals(a, w, project, dtype(v))
+        v = v if r is None else v @ r
         w, v = eigh_of(a, w, v, kind, split=split, lower=lower)
         w = split_eigenvalues(w, split)
         v = v if turn is None else matmul(v, turn)
@@ -239,15 +231,8 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     if isinstance(a, Variable):
         end_recording_of_equal_values(a, s, compute_uv)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
-        taped, tangent = levels(a)
-        split = turn = alike = None
-        if (taped or tangent is not None) and has_equal_values(s):
-            split = splitting(s) if taped else None
-            if tangent is not None:
-                e = H(u) @ tangent @ H(vh)
-                r, alike = rotate_equal_vectors((e + H(e)) * 0.5, s)
-                u, vh = u @ r, H(r) @ vh
-            turn = vector_rotations(s, alike, u.dtype)
+        split, turn, r = choices_among_equals(a, s, lambda tangent: H(u) @ tangent @ H(vh), dtype(u))
+        u, vh = (u, vh) if r is None else (u @ r, H(r) @ vh)
         u, s, vh = svd_of(a, u, s, vh, split=split)
         s = split_eigenvalues(s, split)
         if turn is not None:

@@ -38,6 +38,7 @@ from ..elementwise import absolute
 from ..nondifferentiable import warn_user
 from ..products import H, column, matmul, row_vector
 from ..shaping import conj, real, sum
+from .hermitian import hermitian
 
 
 class EmptyRecords(list):
@@ -389,6 +390,17 @@ def splitting(w: Any) -> Any:
     """Numbers that differ between equal eigenvalues, with mean zero among them."""
     same, at = equal_pairs(w).astype(w.dtype), xp_of(w).arange(w.shape[-1], dtype=w.dtype)
     return at - same @ at / same.sum(-1)
+
+
+def choices_among_equals(a: Any, w: Any, project: Any, d: Any) -> tuple:
+    """(numbers that split equal values w of the matrix a, or None; the rotation of their vectors, or None; the
+    rotation that makes the tangent diagonal among them, or None), for vectors of dtype d. `project(tangent)` is
+    the tangent between the vectors, of which the Hermitian part counts."""
+    taped, tangent = levels(a)
+    if not (taped or tangent is not None) or not has_equal_values(w):
+        return None, None, None
+    r, alike = (None, None) if tangent is None else rotate_equal_vectors(hermitian(project(tangent)), w)
+    return splitting(w) if taped else None, vector_rotations(w, alike, d), r
 
 
 def split_eigenvalues(w: Any, split: Any) -> Any:

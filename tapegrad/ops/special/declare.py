@@ -287,6 +287,24 @@ def greatest(x: Any) -> float:
     return float(np.max(x, where=np.isfinite(x), initial=0.0))
 
 
+def of_floats(valid: Callable, *elsewhere: float) -> Callable:
+    """The body of an operation that gets its arguments as arrays of floats of one shape. Its result has
+    their dtype, and is nan where `valid(*arrays)` does not hold. There it gets the numbers `elsewhere`."""
+
+    def declare(body: Callable) -> Callable:
+        @functools.wraps(body)
+        def run(*given, **settings):
+            xp = xp_of(first_array(*given))
+            arrays = xp.broadcast_arrays(*[xp.asarray(x, dtype=float) for x in given])
+            ok = valid(*arrays)
+            y = body(*[xp.where(ok, x, e) for x, e in zip(arrays, elsewhere, strict=True)], **settings)
+            return xp.where(ok, y, np.nan).astype(np.result_type(*given, 0.0))[()]
+
+        return run
+
+    return declare
+
+
 def raised(orders: tuple, k: int) -> tuple:
     """The orders of an operation, number k one higher."""
     return tuple([n + (i == k) for i, n in enumerate(orders)])
