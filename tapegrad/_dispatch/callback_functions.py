@@ -29,14 +29,14 @@ class vectorize(np.vectorize):
         if self.signature is not None and holds_variable(args):
             return self.on_parts(func, args)
         if not args or self.signature is not None or isinstance(func, np.ufunc) or not callable(func):
-            return super()._vectorize_call(func, args)
+            return super()._vectorize_call(func, args)  # type: ignore[misc]
         arrays = [a if isinstance(a, Variable) else np.asanyarray(a) for a in args]
         whole = np.broadcast_shapes(*[shape(a) for a in arrays])
         each = [views.broadcast_to(a, whole) if shape(a) != whole else a for a in arrays]
         found = [func(*[a[at] for a in each]) for at in np.ndindex(whole)]
         if not holds_variable(found):
             if not found:
-                return super()._vectorize_call(func, args)
+                return super()._vectorize_call(func, args)  # type: ignore[misc]
             return as_variable(
                 np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole))
             )
@@ -55,7 +55,7 @@ class vectorize(np.vectorize):
 
     def on_parts(self, func, args):
         """The call by a signature: of the last axes of each argument."""
-        cores = self._in_and_out_core_dims[0]
+        cores = self._in_and_out_core_dims[0]  # type: ignore[attr-defined]
         arrays = [asarray(a) for a in args]
         parts = [shape(a)[len(shape(a)) - len(core) :] for a, core in zip(arrays, cores, strict=True)]
         lead = np.broadcast_shapes(

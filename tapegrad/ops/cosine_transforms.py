@@ -5,7 +5,6 @@ type 1, are symmetric. Types 2 and 3 are transposes of each other. The cosine tr
 its own transpose up to weights, because its end elements count twice or half."""
 
 import math
-from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -30,7 +29,7 @@ def trigonometric(x, *, sine, kind, axis):
     return (fft.dst if sine else fft.dct)(x, type=kind, axis=axis)
 
 
-def by_fourier(library: Any, x: Any, sine: bool, kind: int, axis: int) -> Any:
+def by_fourier(library, x, sine: bool, kind: int, axis: int):
     """Types 1 and 4 on CuPy, which lacks them: by the Fourier transform of the even or odd continuation,
     and of x shifted by an eighth of the period."""
     if x.dtype.kind == "c":

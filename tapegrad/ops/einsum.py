@@ -5,7 +5,6 @@ import functools
 import math
 import string
 from collections import namedtuple
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -63,7 +62,7 @@ class AsMatrices:
         # strides of two operands -> the axes of the result, and their permutation in memory
         self.known: dict = {}
 
-    def product(self, x: Any, y: Any) -> Any:
+    def product(self, x, y):
         """The contraction, in any memory order."""
         a, b = x.transpose(self.x), y.transpose(self.y)
         n, m, k = self.batch, self.batch + self.left, self.batch + y.ndim - self.batch - len(self.free)
@@ -104,7 +103,7 @@ def _contract_vjp(g, out, need, *xs, subscripts, optimize):
     left, result = subscripts.split("->")
     labels = left.split(",")
     best = optimize or len(xs) > 2
-    terms = []
+    terms: list = []
     for i, wanted in enumerate(need):
         if not wanted:
             terms.append(None)
@@ -222,7 +221,7 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
     return in_library_layout(y, np.einsum, operands, {"optimize": optimize, **named} if optimize else named)
 
 
-def _with_unique_labels(x: Any, p: list, size: dict) -> tuple:
+def _with_unique_labels(x, p: list, size: dict) -> tuple:
     """An operand and its labels: diagonals in place of labels that are repeated, and without axes of length
     one that broadcast."""
     for a in set(p):
@@ -238,7 +237,7 @@ def _with_unique_labels(x: Any, p: list, size: dict) -> tuple:
     return reshape(x, to=tuple([shape(x)[n] for n in kept])), [p[n] for n in kept]
 
 
-def _product_of(text: str, x: Any, y: Any) -> Any:
+def _product_of(text: str, x, y):
     """The einsum of two matrices or vectors over one label as `@`, if the memory order is that of
     einsum's result; else None."""
     how = _as_product(text)

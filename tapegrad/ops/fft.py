@@ -5,8 +5,6 @@ The matrix of the transform is symmetric, so `dft` is its own transpose. `rdft` 
 and `irdft` (half spectrum to real) are adjoints of each other up to a weight. The half spectrum holds
 each frequency once, but the inner ones stand for two."""
 
-from typing import Any
-
 import numpy as np
 import scipy.fft
 
@@ -62,14 +60,14 @@ FORWARD = {None: 0, "backward": 0, "ortho": -0.5, "forward": -1}
 INVERSE = {None: -1, "backward": -1, "ortho": -0.5, "forward": 0}
 
 
-def normalised(y: Any, n: int, powers: dict, norm: Any) -> Any:
+def normalised(y, n: int, powers: dict, norm):
     if norm not in powers:
         raise ValueError(f"fft: norm must be 'backward', 'ortho' or 'forward', not {norm!r}")
     power = powers[norm]
     return y if power == 0 or n == 1 else y * float(n) ** power
 
 
-def _fitted(x: Any, axis: int, n: int | None) -> Any:
+def _fitted(x, axis: int, n: int | None):
     """x truncated or zero-padded to length n along the axis."""
     have = shape(x)[axis]
     if n is None or n == -1 or n == have:
@@ -79,14 +77,12 @@ def _fitted(x: Any, axis: int, n: int | None) -> Any:
     return slice_of(x, axis=axis, start=0, stop=n) if n < have else embed(x, axis=axis, start=0, size=n)
 
 
-def _array(a: Any) -> Any:
+def _array(a):
     a = a if hasattr(a, "dtype") else arrays_of([a])[0]
     return a if dtype(a).kind in "fc" else a * 1.0
 
 
-def transform_axis(
-    a: Any, n: int, axis: int, is_real: bool, is_forward: bool, norm: Any, out: None = None
-) -> Any:
+def transform_axis(a, n: int, axis: int, is_real: bool, is_forward: bool, norm, out: None = None):
     """NumPy's `_raw_fft`, the compiled part of all its transforms."""
     a = _array(a)
     axis, powers = axis_of(axis, ndim(a)), FORWARD if is_forward else INVERSE

@@ -2,7 +2,6 @@
 that define them, as in `np.histogram`."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from .special.declare import implements_special
 from .statistics import histogram
 
 
-def sample_columns(sample: Any) -> list:
+def sample_columns(sample) -> list:
     """The columns of a sample: an array (n, axes) or a sequence of arrays (n)."""
     if not isinstance(sample, (list, tuple)) and ndim(sample) == 2:
         return [sample[:, k] for k in range(shape(sample)[1])]

@@ -7,7 +7,6 @@ Subgradients: ties of maximum and minimum share equally; the derivative of hypot
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.special
@@ -42,11 +41,11 @@ from .shaping import copy as copied
 
 
 @functools.cache
-def _cupy_special() -> Any:
+def _cupy_special():
     return load("cupyx.scipy.special")
 
 
-def special_of(x: Any) -> Any:
+def special_of(x):
     """scipy.special, or CuPy's version."""
     return scipy.special if xp_of(x) is np else _cupy_special()
 
@@ -169,20 +168,20 @@ fmin = elementwise(
 )
 
 
-def tie_share(g: Any, x: Any, y: Any) -> Any:
+def tie_share(g, x, y):
     """The part of g that belongs to x in max(x, y): half at a tie, and zero (for any g) where y is
     larger. If one is nan, both get all of g."""
     x, y = primal_of(x), primal_of(y)
     return shared_at_ties(x == y, g, select(x < y, zero_of(g), g))
 
 
-def shared_at_ties(tied: Any, g: Any, part: Any) -> Any:
+def shared_at_ties(tied, g, part):
     """`part`, but half of g where two arguments are equal."""
     ties = seen(tied)
     return part if ties is not None and not ties.any() else select(tied, dtype(g).type(0.5) * g, part)
 
 
-def share_f(g: Any, x: Any, y: Any) -> Any:
+def share_f(g, x, y):
     """The same for functions that ignore nan."""
     x, y = primal_of(x), primal_of(y)
     return shared_at_ties(x == y, g, select((x > y) | ((y != y) & (x == x)), g, zero_of(g)))
@@ -265,7 +264,7 @@ rules(expit, lambda g, out, x: g * logistic_slope(x), jvp=same)
 # --- rounding and remainders ---
 
 
-def _constant(ufunc: np.ufunc, scalar: Any = None) -> Callable:
+def _constant(ufunc: np.ufunc, scalar=None) -> Callable:
     """The operation of a ufunc whose derivative is zero."""
     name = ufunc.__name__
 
@@ -396,7 +395,7 @@ heaviside = elementwise(
 rules(scaled, lambda g, out, x, n: scaled(g, n), lambda g, out, x, n: None, jvp=same)
 
 
-def sign_bit(x: Any) -> Any:
+def sign_bit(x):
     """1 or -1; a zero has a sign too."""
     return copysign(dtype(x).type(1), primal_of(x))
 

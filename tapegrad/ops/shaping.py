@@ -101,13 +101,13 @@ def zeros_like(x: Any) -> Any:
 # --- sum and broadcast_to; reshape; transpose ---
 
 
-add_up = np.add.reduce
+add_up: Any = np.add.reduce
 # Below 8, NumPy starts a new loop for each number of the result. Adding column by column takes a tenth of
 # the time. The bits are equal, because NumPy adds so few elements one after another.
 SHORT_ROW_ELEMENTS, LONG = 8, 512
 
 
-def has_short_rows(x: np.ndarray, axis: Any, below: int = SHORT_ROW_ELEMENTS) -> bool:
+def has_short_rows(x: np.ndarray, axis, below: int = SHORT_ROW_ELEMENTS) -> bool:
     return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < below and x.dtype is F8
 
 
@@ -150,7 +150,7 @@ def transpose(x, *, axes):
     return x.transpose(axes)
 
 
-def kept_dims(s: tuple, axis: Any) -> tuple:
+def kept_dims(s: tuple, axis) -> tuple:
     """The shape s after a reduction over `axis` that keeps its dimensions as ones."""
     n = len(s)
     if axis is None:
@@ -159,7 +159,7 @@ def kept_dims(s: tuple, axis: Any) -> tuple:
     return tuple([1 if i in gone else k for i, k in enumerate(s)])
 
 
-def spread_over_axes(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
+def spread_over_axes(g, s: tuple, axis, keepdims: bool):
     """Undo a reduction of an array of shape s over `axis`: repeat g along it."""
     if s == ():
         return g
@@ -174,7 +174,7 @@ def spread_over_axes(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
     return broadcast_to(g, to=s)
 
 
-def fit_to_shape(g: Any, to: tuple, dt: Any) -> Any:
+def fit_to_shape(g, to: tuple, dt):
     """The adjoint of broadcasting and promotion: sum g to the shape `to`, which broadcasts to its own,
     and cast it to `dt`."""
     if type(g) is np.ndarray and g.dtype is dt and g.shape:
@@ -201,7 +201,7 @@ def fit_to_shape(g: Any, to: tuple, dt: Any) -> Any:
     return g
 
 
-def added(g: np.ndarray, axes: tuple) -> Any:
+def added(g: np.ndarray, axes: tuple):
     """The sum of a cotangent over these axes. Over the first or last ones, BLAS takes a third of the time
     with no less accuracy."""
     n = len(axes)
@@ -225,7 +225,7 @@ def ones(n: int) -> np.ndarray:
     return ONES[:n] if n <= ONES.size else np.ones(n)
 
 
-def argsort(axes: Any) -> tuple:
+def argsort(axes) -> tuple:
     back = [0] * len(axes)
     for i, a in enumerate(axes):
         back[a] = i
@@ -260,12 +260,12 @@ rules(to_device, lambda g, out, x: copy_to_host(g, number=shape(x) == ()), jvp=l
 rules(copy_to_host, lambda g, out, x, number: to_device(g), jvp=linear)
 
 
-def broadcast_tangent(t: Any, out: Any) -> Any:
+def broadcast_tangent(t, out):
     """A tangent broadcast to the shape of the output."""
     return broadcast_to(beside(t, out), to=shape(out))
 
 
-def beside(g: Any, x: Any) -> Any:
+def beside(g, x):
     """g, where x is on a device: a number of the host moves there. Tangents and cotangents of parameters on
     the host may be such numbers."""
     if type(g) is np.ndarray or (x.library if type(x) is ShapeStandIn else xp(x)) is np:
@@ -301,7 +301,7 @@ def rolled(x, *, shift, axis):
 rules(rolled, lambda g, out, x, shift, axis: rolled(g, shift=negated(shift), axis=axis), jvp=linear)
 
 
-def negated(shift: Any) -> Any:
+def negated(shift):
     return tuple([-n for n in shift]) if isinstance(shift, tuple) else -shift
 
 
@@ -340,7 +340,7 @@ def _concatenate_vjp(g, out, need, *xs, axis=0):
     return terms
 
 
-def jointly_linear(operation: Any) -> Any:
+def jointly_linear(operation):
     """The forward rule of an operation that is linear in all its arrays together."""
 
     def push(t, out, *xs, **settings):
@@ -362,7 +362,7 @@ rules(
 )
 
 
-def arrays_of(xs: Any) -> list:
+def arrays_of(xs) -> list:
     """The members of a sequence as Variables or arrays of one library."""
     xs = list(xs)
     if HANDLES.issuperset(map(type, xs)):
@@ -375,7 +375,7 @@ def arrays_of(xs: Any) -> list:
     ]
 
 
-def numeric(a: Any, x: Any) -> Any:
+def numeric(a, x):
     """`a`, made from x, if its elements are numbers."""
     if a.dtype.kind not in "biufc":
         raise ArgumentError(
@@ -454,19 +454,19 @@ def stack(arrays, axis=0, dtype=None):
     return astype(y, to=np.dtype(dtype))
 
 
-def nested_to_array(x: Any) -> Any:
+def nested_to_array(x):
     """A nested list, which may contain Variables, as one array."""
     return joined(x) if nests_variable(x) else np.asarray(x)
 
 
-def array_operand(x: Any) -> Any:
+def array_operand(x):
     """An operand: a nested list becomes an array."""
     # (`isinstance` would ask a Variable for its class)
     return nested_to_array(x) if issubclass(type(x), (list, tuple)) else x
 
 
 @hook
-def joined(x: Any) -> Any:
+def joined(x):
     """A nested list that contains Variables, as one array."""
     numbers: list = []
     to = sizes_of(x, numbers)
@@ -475,7 +475,7 @@ def joined(x: Any) -> Any:
     return stack([array_operand(e) for e in x])
 
 
-def sizes_of(x: Any, numbers: list) -> tuple | None:
+def sizes_of(x, numbers: list) -> tuple | None:
     """The shape of a nested list of numbers, which are appended to `numbers`. None if it contains arrays
     or rows of different lengths."""
     of_one = None

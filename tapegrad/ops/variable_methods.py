@@ -73,7 +73,7 @@ V: Any = Variable
 # --- operators ---
 
 
-def _entry(f: Any) -> Callable:
+def _entry(f) -> Callable:
     """The operation for f, or a function that raises because there is none."""
     if f in NUMPY:
         return NUMPY[f]
@@ -86,7 +86,7 @@ def _entry(f: Any) -> Callable:
     return missing
 
 
-def _inplace(op: Callable, ufunc: Any) -> Callable:
+def _inplace(op: Callable, ufunc) -> Callable:
     def method(a, b):
         c = op(a, b)
         if c is not NotImplemented:
@@ -123,12 +123,12 @@ V.__round__ = lambda x, digits=None: (
 )
 
 
-def is_plain_number(x: Any) -> bool:
+def is_plain_number(x) -> bool:
     """Is x a plain number of the caller (`Trace.is_number`)?"""
     return bool(OPEN.hiding) and (t := live(x))._trace is not None and t._trace.is_number(t)
 
 
-def _primal_operator(op: Callable, f: Any) -> Callable:
+def _primal_operator(op: Callable, f) -> Callable:
     """Comparisons, and operators of booleans and integers. They run on primal values and have derivative
     zero."""
     hidden, orders = _entry(f), f in ORDERS
@@ -341,7 +341,7 @@ def _sum(x, axis=None, dtype=None, out=None, keepdims=False, **rest):
     return call(np.sum, (x,), dict(axis=axis, dtype=dtype, out=out, keepdims=keepdims, **rest))
 
 
-def _method(name: str, f: Any) -> Callable:
+def _method(name: str, f) -> Callable:
     def method(x, *args, **kwargs):
         return call(f, (x, *args), kwargs)
 
@@ -358,7 +358,7 @@ for _name in METHODS.split():
     setattr(V, _name, _method(_name, getattr(np, _name)))
 
 
-def _shape_of(to: tuple) -> Any:
+def _shape_of(to: tuple):
     return to[0] if len(to) == 1 else to
 
 
@@ -375,7 +375,7 @@ def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
     return creation.in_memory_order(y, order)
 
 
-def _in_place(f: Any) -> Callable:
+def _in_place(f) -> Callable:
     """x.sort() and x.partition(): write the result of the function into x."""
 
     def method(x, *args, **kwargs):
@@ -432,7 +432,7 @@ BINARY = dis.opmap["BINARY_OP"]
 REMAINDERS = [i.arg for i in dis.get_instructions(compile("a % b; a %= b", "", "exec")) if i.opcode == BINARY]
 
 
-def is_formatting(frame: Any) -> bool:
+def is_formatting(frame) -> bool:
     """Is the instruction `a % b`?  It asks b for a plain number only if a is a text."""
     code, at = frame.f_code.co_code, frame.f_lasti
     return code[at] == BINARY and code[at + 1] in REMAINDERS
@@ -516,7 +516,7 @@ STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") i
 
 
 @functools.lru_cache(999)
-def calls_method(code: Any, at: int, name: str) -> bool:
+def calls_method(code, at: int, name: str) -> bool:
     """Is the instruction a call of the method `name`? (A call and the method that it calls begin at the same
     source position.)"""
     line, _, column, _ = next(itertools.islice(code.co_positions(), at // 2, None))
@@ -524,7 +524,7 @@ def calls_method(code: Any, at: int, name: str) -> bool:
     return (line, column) in [(p.lineno, p.col_offset) for p in named if p is not None]
 
 
-def is_store(code: Any, at: int) -> bool:
+def is_store(code, at: int) -> bool:
     """Is the instruction a store, or a call of `a.fill`?"""
     return code.co_code[at] in STORES or calls_method(code, at, "fill")
 
@@ -664,7 +664,7 @@ V.getfield = _getfield
 PAIRED = [{np.dtype(np.complex128), np.dtype(np.float64)}, {np.dtype(np.complex64), np.dtype(np.float32)}]
 
 
-def seen_as(x: Any, to: np.dtype) -> Any:
+def seen_as(x, to: np.dtype):
     """Complex numbers as pairs of real ones, or the reverse.  It is a copy, so writing either is an error."""
     size = x.shape
     if not size or x.strides[-1] != x.dtype.itemsize:

@@ -10,7 +10,6 @@ a rule, or raises."""
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -47,7 +46,7 @@ NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS + OF_MEMORY
 STEPS = ("fix", "assert_array_max_ulp")  # floats, but piecewise constant
 
 
-def array_library(xs: Any) -> Any:
+def array_library(xs):
     for x in xs:
         if type(x) in (list, tuple):
             found = array_library(x)
@@ -58,7 +57,7 @@ def array_library(xs: Any) -> Any:
     return np
 
 
-def has_floats(y: Any) -> bool:
+def has_floats(y) -> bool:
     """Does a result contain a float or complex array or number?"""
     if isinstance(y, (list, tuple)):
         return any(has_floats(v) for v in y)
@@ -74,14 +73,14 @@ class ArgumentPlaceholder:
         self.k = k
 
 
-def is_abstract(x: Any) -> bool:
+def is_abstract(x) -> bool:
     return any([is_abstract(v) for v in x]) if type(x) in (list, tuple) else isinstance(x, Variable)
 
 
 # Batching rules (`Primitive.batch`), for stacks with the samples along the first axis.
 
 
-def _stacked_ufunc(run: Callable, stacks: list, params: dict) -> Any:
+def _stacked_ufunc(run: Callable, stacks: list, params: dict):
     given = [*params["args"], *params["kwargs"].values()]
     rank = max(
         [ndim(x) - 1 for x in stacks] + [np.ndim(a) for a in given if type(a) is not ArgumentPlaceholder]
@@ -117,7 +116,7 @@ def _stacked_reduction(name: str) -> Callable:
     return rule
 
 
-def emptied(tree: Any) -> tuple:
+def emptied(tree) -> tuple:
     """(the Variables in arguments; the arguments with a `ArgumentPlaceholder` for each)"""
     hidden: list = []
 
@@ -132,11 +131,11 @@ def emptied(tree: Any) -> tuple:
     return hidden, tree
 
 
-def filled(hidden: Any, tree: Any) -> Any:
+def filled(hidden, tree):
     return nested(lambda x: hidden[x.k] if type(x) is ArgumentPlaceholder else x)(tree)
 
 
-def library_call(f: Callable, args: Any, kwargs: dict) -> Any:
+def library_call(f: Callable, args, kwargs: dict):
     """The function of this name of the arguments' library. (CuPy sorts by the rows of an array only.)"""
     library = array_library(args)
     if f.__name__ == "lexsort" and library is not np and type(args[0]) in (tuple, list):

@@ -5,7 +5,6 @@ degenerate_spectra.py treats equal eigenvalues and singular values.
 Sources: Giles (2008); Wan & Zhang, "Automatic differentiation for complex valued SVD" (2019)."""
 
 from collections import namedtuple
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -86,7 +85,7 @@ def eigh(a, UPLO="L"):
     return EighResult(*spectrum_of(a, UPLO, True))
 
 
-def spectrum_of(a: Any, UPLO: str, vectors: bool) -> tuple:
+def spectrum_of(a, UPLO: str, vectors: bool) -> tuple:
     """The eigenvalues and eigenvectors. `vectors`: does anybody read these?"""
     check_square("eigh", a)
     w, v = spectrum(primal_of(a), UPLO=UPLO.upper())
@@ -135,7 +134,7 @@ def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, type=1,
     return w if eigvals_only else (w, v)
 
 
-def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
+def _subset(w, by_index, by_value) -> tuple:
     """The slice of the ascending eigenvalues with these numbers, or above the first of two values up to
     the second."""
     if by_index is not None:
@@ -250,7 +249,7 @@ def additional(x):
     return svd_of_finite(x, full_matrices=True)[0][..., x.shape[-1] :]
 
 
-def complement(u: Any, w: Any) -> Any:
+def complement(u, w):
     """An orthonormal basis near w of the space orthogonal to the columns of u; w itself if it is one.
 
     Functions of the space alone have the right derivative. A basis of several vectors is not unique,
@@ -266,7 +265,7 @@ def complement(u: Any, w: Any) -> Any:
     return w if free is None else matmul(w, free)
 
 
-def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
+def _svd_of_hermitian(a, compute_uv: bool):
     """The singular value decomposition by eigh, as in NumPy: from A = V w V^H, which reads one triangle."""
     w, v = eigh(a)
     library = xp(w)
@@ -278,7 +277,7 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
     return SVDResult(v, absolute(w), H(v * row_vector(library.sign(primal_of(w)))))
 
 
-def _at_last(x: Any, at: Any) -> Any:
+def _at_last(x, at):
     """x at the indices `at` along the last axis, for all others."""
     lead, library = shape(x)[:-1], xp_of(at)
     grid = [library.arange(n).reshape((n,) + (1,) * (len(lead) - k)) for k, n in enumerate(lead)]
@@ -310,12 +309,12 @@ def qr_of(x):
     return tuple(xp_of(x).linalg.qr(x))
 
 
-def _upper(x: Any) -> Any:
+def _upper(x):
     """The upper triangular matrix y for which x - y is anti-Hermitian."""
     return triangle(x, lower=False, strict=True) + H(triangle(x, lower=True, strict=True)) + _real_diagonal(x)
 
 
-def _real_diagonal(x: Any) -> Any:
+def _real_diagonal(x):
     return with_diagonals(real(diagonals(x)), to=shape(x)[-2:])
 
 
@@ -358,7 +357,7 @@ def qr(a, mode="reduced"):
     return r if mode == "r" else QRResult(q, r)
 
 
-def complete_qr(a: Any) -> tuple:
+def complete_qr(a) -> tuple:
     """The square Q of a tall matrix, and R.  All of Q is a function of the matrix as LAPACK makes it: a
     product of reflections 1 - tau v v^H, one for each column, with v[0] = 1 (Golub & Van Loan, 5.1, 5.2)."""
     n, k = shape(a)[-2:]
@@ -389,7 +388,7 @@ def scipy_qr(a, mode="full", pivoting=False):
     n, k = shape(a)[-2:]
     if mode not in ("full", "economic", "r"):
         raise ArgumentError(f"scipy.linalg.qr: mode={mode!r} is not supported; use 'full', 'economic' or 'r'")
-    order = ()
+    order: tuple = ()
     if pivoting:
         order = (scipy.linalg.qr(values_of(a), mode="r", pivoting=True)[1],)
         a = a[:, order[0]]
@@ -445,7 +444,7 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     return _cut_off(a, values_of(rcond), hermitian)
 
 
-def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
+def _cut_off(a, rcond, hermitian: bool = False):
     """The pseudo-inverse with a cut-off. If discarded singular values exceed rounding, the matrix does
     not have the assumed rank; then the singular vectors are used. (On a device the values are not
     read, so any larger rcond takes this way.)"""

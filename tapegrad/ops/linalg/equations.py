@@ -5,8 +5,6 @@ Where SciPy iterates, its solution is taken as a constant, followed by two Newto
 operations. They do not change the value. The first step has the solution's first derivative; the
 second has those up to the third order."""
 
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 
@@ -72,12 +70,12 @@ def rows_in_order(x):
     return order
 
 
-def pivots_of(a: Any) -> Any:
+def pivots_of(a):
     factors = scipy.linalg if xp_of(a) is np else load("cupyx.scipy.linalg")
     return factors.lu_factor(a)[1]
 
 
-def permutation_of_pivots(pivots: Any, n: int) -> Any:
+def permutation_of_pivots(pivots, n: int):
     """The order of n rows after exchanges, on a device: the unit matrix with these pivots, applied to 0,
     1, ..."""
     library = xp_of(pivots)
@@ -106,7 +104,7 @@ def exchanged(pivots):
     return order
 
 
-def lu_factored(a: Any) -> tuple:
+def lu_factored(a) -> tuple:
     """(order of the rows, a constant; L; U) of any matrix. The part below or beside the square part
     follows from linear systems."""
     n, k = shape(a)[-2:]
@@ -157,7 +155,7 @@ def solved_by_factors(a, pivots, b, trans):
 # --- banded systems: row r of ab holds the diagonal u - r, each element in its column ---
 
 
-def shift_rows(x: Any, by: int) -> Any:
+def shift_rows(x, by: int):
     """x with its elements shifted by `by` places along the first axis, filled with zeros."""
     n = shape(x)[0]
     if abs(by) >= n:
@@ -264,7 +262,7 @@ def cho_solve_banded(cb_and_lower, b, check_finite=True):
 # --- Toeplitz and circulant matrices ---
 
 
-def pair_of(c_or_cr: Any) -> tuple:
+def pair_of(c_or_cr) -> tuple:
     """The first column and first row of a Toeplitz matrix."""
     return c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
 
@@ -323,7 +321,7 @@ solve_discrete_lyapunov = implements_special(scipy.linalg.solve_discrete_lyapuno
 )
 
 
-def plain_problem(name: str, e: Any, s: Any) -> None:
+def plain_problem(name: str, e, s) -> None:
     if e is not None or s is not None:
         raise ArgumentError(f"scipy.linalg.{name}: e= and s= are not supported on a tracked Variable")
 

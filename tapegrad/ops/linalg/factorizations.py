@@ -11,7 +11,6 @@ Cholesky decomposition" (2016)."""
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -53,18 +52,18 @@ SMALL_MATRIX_ORDER = 32  # for matrices up to this order, NumPy's checks take lo
 LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
 
 
-def cupyx_linalg() -> Any:
+def cupyx_linalg():
     return load("cupyx.scipy.linalg")
 
 
-def check_square(name: str, a: Any) -> tuple:
+def check_square(name: str, a) -> tuple:
     s = shape(a)
     if len(s) < 2 or s[-1] != s[-2]:
         raise ShapeError(f"{name}: the matrix has shape {s}; the last two dimensions must be equal")
     return s
 
 
-def first_bad(ok: Any) -> str:
+def first_bad(ok) -> str:
     """Which member of a batch failed, for an error message."""
     if ok.ndim == 0:
         return ""
@@ -86,7 +85,7 @@ def finite(x):
 rules(finite, lambda g, out, x: g, jvp=same)
 
 
-def finite_checked(function: Callable, ours: Callable) -> Any:
+def finite_checked(function: Callable, ours: Callable):
     """`ours`, which replaces a function of scipy.linalg. If an argument or the result is not finite,
     SciPy's function runs too, because it may raise. Hidden values are checked when their trace knows
     them."""
@@ -97,7 +96,7 @@ def finite_checked(function: Callable, ours: Callable) -> Any:
         if OPEN.hiding:
             if check is not None and kwargs.get("check_finite", True):
                 args, kwargs = (
-                    [finite_parts(a) for a in args],
+                    [finite_parts(a) for a in args],  # type: ignore[assignment]
                     {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()},
                 )
             return ours(*args, **kwargs)
@@ -116,14 +115,14 @@ def finite_checked(function: Callable, ours: Callable) -> Any:
 
 
 @nested
-def finite_parts(x: Any) -> Any:
+def finite_parts(x):
     if not isinstance(x, Variable) or dtype(x).kind not in "fc" or xp(x) is not np:
         return x
     hidden = primal_of(x)
     return x if isinstance(hidden, Variable) and hidden._trace.seems_finite(hidden) else finite(x)
 
 
-def is_finite(x: Any) -> bool:
+def is_finite(x) -> bool:
     """Are all numbers in NumPy arrays, and in lists and tuples, finite?"""
     if issubclass(type(x), (list, tuple)):
         return all(map(is_finite, x))
@@ -132,7 +131,7 @@ def is_finite(x: Any) -> bool:
 
 
 @nested
-def plain_matrix(x: Any) -> Any:
+def plain_matrix(x):
     return lend(primal_of(x))
 
 
@@ -270,7 +269,7 @@ def _triangular(a, b, trans, lower, unit_diagonal, n):
     return solve_triangular(a, b, trans, lower, unit_diagonal)
 
 
-def times_vector(a: Any, x: Any) -> Any:
+def times_vector(a, x):
     """The product of each matrix of a batch with its vector."""
     y = matmul(a, column(x))
     return reshape(y, to=shape(y)[:-1])
@@ -345,7 +344,7 @@ def halved(x):
 rules(halved, lambda g, out, x: halved(g), jvp=linear)
 
 
-def sandwich(L: Any, m: Any) -> Any:
+def sandwich(L, m):
     """L^-1 m L^-H for Hermitian m."""
     return solve_triangular(L, H(solve_triangular(L, m, 0, True)), 0, True)
 
@@ -465,7 +464,7 @@ def _solve_vjp(g, out, need, a, b):
     return -matmul(column(c), row_vector(out)) if need[0] else None, c
 
 
-def flat_column(x: Any) -> Any:
+def flat_column(x):
     return reshape(x, to=shape(x)[:-1])
 
 
@@ -570,7 +569,7 @@ def reciprocal_condition(x):
     )
 
 
-def warned_if_ill_conditioned(y: Any, a: Any) -> Any:
+def warned_if_ill_conditioned(y, a):
     """Return y, a result for the matrix a. If a is ill-conditioned, warn as SciPy does."""
     if OPEN.tracer is None and xp(a) is np and 0 not in shape(a):
         a = primal_of(a)
@@ -579,7 +578,7 @@ def warned_if_ill_conditioned(y: Any, a: Any) -> Any:
     return y
 
 
-def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
+def as_assumed(a, assume_a: str | None, lower: bool):
     """The matrix that SciPy solves with: the entries that it reads, mirrored for a symmetric or Hermitian
     matrix."""
     if assume_a in (None, "gen", "general", "banded"):

@@ -2,7 +2,6 @@
 
 from collections import namedtuple
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -26,7 +25,7 @@ from .norms import expm, frechet, log_of, root_of
 # --- eigenvalues ---
 
 
-def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
+def eigen_steps(a, v, steps: int) -> tuple:
     """Eigenvalues and eigenvectors with derivatives, from exact constant vectors v. v^-1 a v is diagonal,
     and changes with a. Each step corrects v to make it diagonal again, to twice the order. Callers
     take real parts."""
@@ -58,7 +57,7 @@ def apart(w):
     return library.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
 
 
-def eigen_start(name: str, a: Any) -> tuple:
+def eigen_start(name: str, a) -> tuple:
     check_square(name, a)
     w, v = general_spectrum(primal_of(a))
     if xp(a) is not np:  # no test on a device, which would synchronise: the results are nan
@@ -129,7 +128,7 @@ def scipy_eigvals(a, b=None, check_finite=True, homogeneous_eigvals=False):
     return eigvals(a if b is None else solve(b, a)) + 0j
 
 
-def selected_eigenvalues(name: str, select: Any, select_range: Any) -> slice:
+def selected_eigenvalues(name: str, select, select_range) -> slice:
     """The slice of the requested eigenvalues, counted from the smallest."""
     if select in ("i", "index", 2):
         return slice(int(select_range[0]), int(select_range[1]) + 1)
@@ -153,7 +152,7 @@ def turns(v, *of, theirs, settings):
     return product / abs(product)
 
 
-def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callable, **settings: Any) -> Any:
+def eigen_part(a, part: slice, values_only: bool, of: tuple, theirs: Callable, **settings):
     """Eigenvalues and eigenvectors of a symmetric matrix, with the signs of SciPy's function of `of`."""
     if values_only:
         return eigvalsh(a)[part]
@@ -201,7 +200,7 @@ def eigvals_banded(a_band, lower=False, select="a", select_range=None, check_fin
 # --- bases and angles ---
 
 
-def full_rank(name: str, s: Any, rcond: Any) -> None:
+def full_rank(name: str, s, rcond) -> None:
     """Raise if singular values are zero or cut off, because the space then has another dimension nearby."""
     known = seen(primal_of(s))
     least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond

@@ -33,7 +33,7 @@ from .decompositions import svdvals
 from .factorizations import check_square, inv
 
 
-def as_floating(x: Any) -> Any:
+def as_floating(x):
     x = x if hasattr(x, "shape") else arrays_of([x])[0]
     return x if dtype(x).kind in "fc" else x * 1.0
 
@@ -71,7 +71,7 @@ def _p_jvp(t, out, x, p, axis, keepdims):
 rules(p_length, _p_vjp, jvp=_p_jvp)
 
 
-def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
+def _vector(x, order, axis, keepdims: bool):
     if is_tracked(order) and order != 0 and abs(values_of(order)) < np.inf:  # its derivative is needed too
         return power(sum(power(absolute(x), order), axis, keepdims), 1.0 / order)
     if order is None or order == 2:
@@ -90,7 +90,7 @@ def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
     return p_length(x, p=values_of(order), axis=axis, keepdims=keepdims)
 
 
-def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
+def _matrix(x, order, axes: tuple, keepdims: bool):
     n = ndim(x)
     i, j = axes
     if i == j:
@@ -116,7 +116,7 @@ def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
     raise ValueError(f"norm: ord={order!r} is not a norm of matrices of {n} dimensions")
 
 
-def _last(x: Any, i: int, j: int) -> Any:
+def _last(x, i: int, j: int):
     from_axes = tuple([k for k in range(ndim(x)) if k not in (i, j)]) + (i, j)
     return x if from_axes == tuple(range(ndim(x))) else transpose(x, axes=from_axes)
 
@@ -208,7 +208,7 @@ def expm_by_series(a):
     return total
 
 
-def frechet(f: Any, a: Any, e: Any) -> Any:
+def frechet(f, a, e):
     """The derivative of f at a in the direction e, from f([[a, e], [0, a]]) = [[f(a), f'(a; e)], [0,
     f(a)]]."""
     n, axis = shape(a)[-1], ndim(a) - 1
@@ -259,7 +259,7 @@ def sylvester(a, b, q):
     return x
 
 
-def _regular(a: Any, b: Any) -> bool:
+def _regular(a, b) -> bool:
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return False
     u, v = np.linalg.eigvals(a), np.linalg.eigvals(b)
@@ -287,7 +287,7 @@ def halvings(y):
     return np.int64(max(0, int(np.ceil(np.log2(size / 0.2)))) if 0 < size < np.inf else 0)
 
 
-def log_slope(y: Any, e: Any) -> Any:
+def log_slope(y, e):
     """The derivative of log at exp(y) in the direction e. Square roots exp(y / 2^k) lead to a matrix near
     the identity. There it is the integral of (1 + s m)^-1 e (1 + s m)^-1 for s from 0 to 1, by
     Gauss-Legendre quadrature, with m the root minus the identity."""
@@ -311,7 +311,7 @@ rules(
 rules(log_of, lambda g, out, A: log_slope(T(out), g), jvp=lambda t, out, A: log_slope(out, t[0]))
 
 
-def without_estimate(name: str, disp: Any) -> None:
+def without_estimate(name: str, disp) -> None:
     if disp is not None and not disp:
         raise ArgumentError(
             f"scipy.linalg.{name}: disp=False, an estimate of the error as a second result, is not supported"

@@ -5,8 +5,6 @@ A factorisation leaves signs, phases, rotations in a plane and the order of eige
 follow SciPy: its factors are constants, and the factors with derivatives are rotated to them by
 constants."""
 
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 
@@ -26,18 +24,18 @@ from .matrix_functions import eig, eigen_steps
 from .norms import expm, frechet, scipy_norm
 
 
-def values(name: str, *xs: Any) -> list:
+def values(name: str, *xs) -> list:
     host_only(f"scipy.linalg.{name}", *xs)
     return [np.asarray(values_of(x)) for x in xs]
 
 
-def rotate_columns(q: Any, like: np.ndarray) -> Any:
+def rotate_columns(q, like: np.ndarray):
     """The orthonormal q, with each column multiplied by the constant of modulus 1 that brings its values
     to those of `like`."""
     return q * phases(q, like)
 
 
-def phases(q: Any, like: np.ndarray) -> Any:
+def phases(q, like: np.ndarray):
     """The constants of modulus 1 by which the columns of q differ from those of `like`."""
     phase = (primal_of(q).conj() * like).sum(0)
     return phase / abs(phase)
@@ -65,7 +63,7 @@ def block_starts(t: np.ndarray) -> list:
     return [k for k in range(len(t) - 1) if t[k + 1, k] != 0]
 
 
-def real_basis(v: Any, t: np.ndarray) -> Any:
+def real_basis(v, t: np.ndarray):
     """The real and imaginary part of the first vector of each conjugate pair."""
     n = len(t)
     parts = np.eye(n, dtype=complex)
@@ -74,7 +72,7 @@ def real_basis(v: Any, t: np.ndarray) -> Any:
     return real(matmul(v, parts))
 
 
-def standard(b: Any, z: Any, t: np.ndarray) -> Any:
+def standard(b, z, t: np.ndarray):
     """z rotated in the planes of pairs, so that the two diagonal elements of z^T b z are equal."""
     n, pairs = len(t), block_starts(t)
     if not pairs:
@@ -125,7 +123,7 @@ def scipy_qz(a, b, *, name, settings):
     return q, z, eigenvectors(name, np.triu(np.linalg.solve(bb, aa)), z)
 
 
-def generalised(name: str, a: Any, b: Any, *settings: Any) -> tuple:
+def generalised(name: str, a, b, *settings) -> tuple:
     host_only(f"scipy.linalg.{name}", a, b)
     q, z, v = scipy_qz(primal_of(a), primal_of(b), name=name, settings=settings)
     z = rotate_columns(qr(eigen_steps(solve(b, a), v, 2)[1]).Q, z)
@@ -228,18 +226,18 @@ def ldl(A, lower=True, hermitian=True, check_finite=True):
         rest = rest[size:, size:] - matmul(matmul(left[size:], d), turn(left[size:]))
         start += size
     if not lower:
-        factor, middle = factor[::-1, ::-1], middle[::-1, ::-1]
-    return factor[np.argsort(order)], middle, order
+        factor, middle = factor[::-1, ::-1], middle[::-1, ::-1]  # type: ignore[index]
+    return factor[np.argsort(order)], middle, order  # type: ignore[index]
 
 
-def placed_block(x: Any, i: int, j: int, n: int) -> Any:
+def placed_block(x, i: int, j: int, n: int):
     return embed(embed(x, axis=0, start=i, size=n), axis=1, start=j, size=n)
 
 
 # --- cosines and sines of a unitary matrix ---
 
 
-def halves(x: Any, p: Any, q: Any) -> tuple:
+def halves(x, p, q) -> tuple:
     """The four blocks of x, which must be square and of equal size."""
     blocks = (
         tuple(x)
@@ -278,7 +276,7 @@ def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, c
 # --- QR of a changed matrix ---
 
 
-def with_signs_of(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
+def with_signs_of(name: str, a, q: np.ndarray, r: np.ndarray) -> tuple:
     """The factors of a with the signs of q and r. The last columns of a full q change as little as
     possible."""
     n, k = shape(a)

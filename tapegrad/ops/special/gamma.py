@@ -2,7 +2,6 @@
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -29,7 +28,7 @@ loggamma = special_ufunc(
 )
 
 
-def real_only(name: str, z: Any) -> None:
+def real_only(name: str, z) -> None:
     if dtype(z).kind == "c":
         raise NoRuleError(f"scipy.special.{name} of complex numbers has no derivative rule in tapegrad")
 
@@ -222,7 +221,7 @@ def special_xp(a, b):
 slopes(psi_gap, lambda out, a, b, n: psi_gap(a, b, n=n + 1), lambda out, a, b, n: polygamma_n(a + b, n=n + 1))
 
 
-def rgamma_slope(x: Any) -> Any:
+def rgamma_slope(x):
     """The derivative of 1 / gamma. On the left, where the poles of gamma are its zeros, from gamma(1 - x)
     sin(pi x) / pi."""
     left = primal_of(x) < 0.5

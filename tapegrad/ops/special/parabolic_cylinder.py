@@ -8,7 +8,6 @@ integral of positive terms for v < -1, followed by the recurrence D_(v+1) = x D_
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -70,7 +69,7 @@ slopes(
 )
 
 
-def by_solutions(start: tuple, a: Any, x: Any, sign: float, slope: bool) -> Any:
+def by_solutions(start, a, x, sign: float, slope: bool):
     """The derivative with respect to a. `start`: (value at 0, its derivative with respect to a, slope at
     0, its derivative)."""
     f = lambda odd, n: cylinder_series(a, x, odd=odd, sign=sign, n=n, slope=slope)
@@ -105,7 +104,7 @@ def by_integral(v, x, n):
     return [(weight * moment).sum(-1) for moment in moments]
 
 
-def sum_of(parts: list) -> Any:
+def sum_of(parts: list):
     return parts[0] if len(parts) == 1 else parts[0] + sum_of(parts[1:])
 
 

@@ -4,7 +4,6 @@ The sum of log(q + k)^n (q + k)^-x is (-1)^n times the derivative of order n wit
 family is closed under derivatives."""
 
 import math
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -48,7 +47,7 @@ def zeta_order(s, a, *, n):
     return (-1.0) ** n * total
 
 
-def by_q(x: Any, q: Any, n: int) -> Any:
+def by_q(x, q, n: int):
     """d/dq d^n/dx^n of the sum of (q + k)^-x: -d^n/dx^n x zeta(x + 1, q)."""
     y = -x * zeta_order(x + 1.0, q, n=n)
     return y - n * zeta_order(x + 1.0, q, n=n - 1) if n else y

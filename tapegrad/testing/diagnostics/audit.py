@@ -213,21 +213,21 @@ class AuditRun:
         finally:
             self.keeper.put_back()
 
-    def run(self, call: Callable, *given: Any) -> Any:
+    def run(self, call: Callable, *given):
         """Call a function with the captured arrays as they were at first."""
         try:
             return call(*given)
         finally:
             self.keeper.put_back()
 
-    def phi(self, *xs: Any) -> Any:
+    def phi(self, *xs):
         """The function to differentiate, run plainly."""
         return self.run(
             lambda *xs: plain_host_array(inner_product(self.w, self.call(*xs))) * 1.0,
             *[tree_map(copied_argument, x) for x in xs],
         )
 
-    def slope(self, g: Callable, v: Any) -> tuple:
+    def slope(self, g: Callable, v) -> tuple:
         """(derivative of g along v by differences, estimate of its error)."""
         scaled = [
             tree_map(lambda d, a: None if d is None else d * step_scale(a), d, x)
@@ -235,9 +235,7 @@ class AuditRun:
         ]
         return *settled_difference(g, self.x, tuple(scaled)), tuple(scaled)
 
-    def compared(
-        self, name: str, ours: Any, theirs: Any, tolerance: float, unsettled: float = 0.0
-    ) -> AuditCheck:
+    def compared(self, name: str, ours, theirs, tolerance: float, unsettled: float = 0.0) -> AuditCheck:
         """Compare two trees of numbers."""
         worst, scale, where = 0.0, 0.0, ""
         for n, (u, v) in enumerate(zip(leaves(ours), leaves(theirs), strict=True)):
@@ -263,7 +261,7 @@ class AuditRun:
             return AuditCheck(name, "unsure", f"{where}; differences do not settle there")
         return AuditCheck(name, "FAILED", where)
 
-    def like_plain(self, transform: str, value: Any) -> AuditCheck:
+    def like_plain(self, transform: str, value) -> AuditCheck:
         """Compare the value under a transform (by default reverse mode) with the plain call, dtypes and
         integers included."""
         name = f"value{transform} against plain call"
@@ -348,7 +346,7 @@ class OperandCollector(Watcher):
     def __init__(self):
         self.found: dict = {}
 
-    def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
+    def done(self, prim: Primitive, args, out, params: dict) -> None:
         place = users_place()
         if prim.vjp is None or prim.writes or prim.pull is not None or (prim, place) in self.found:
             return
@@ -359,10 +357,10 @@ class OperandCollector(Watcher):
 class Poison(Watcher):
     """Fills captured arrays that f writes with nan during a call. Only tracked reads see the true values."""
 
-    def __init__(self, written: Any):
+    def __init__(self, written):
         self.written = written
 
-    def captured(self, array: Any, x: Any) -> None:
+    def captured(self, array, x) -> None:
         if id(array) in self.written:
             x._value = array.copy(order="K")
             array[...] = np.nan
@@ -510,15 +508,15 @@ CHECKS = (
 # --- helpers ---
 
 
-def copied_argument(v: Any) -> Any:
+def copied_argument(v):
     return v.copy() if is_array(v) else v
 
 
-def same_values(u: Any, v: Any) -> bool:
+def same_values(u, v) -> bool:
     return plain_host_array(u).tobytes() == plain_host_array(v).tobytes()
 
 
-def step_scale(x: Any) -> float:
+def step_scale(x) -> float:
     """The scale of the steps at x: that of its largest number."""
     h = np.abs(plain_host_array(x))
     return float(np.max(h, initial=0.0, where=np.isfinite(h))) or 1.0
@@ -527,7 +525,7 @@ def step_scale(x: Any) -> float:
 def settled_difference(g: Callable, x: tuple, v: tuple) -> tuple:
     """(The derivative of g along v by extrapolated central differences, an estimate of its error)."""
 
-    def central(h: float) -> Any:
+    def central(h: float):
         return (np.asarray(g(*displaced(x, v, h))) - np.asarray(g(*displaced(x, v, -h)))) / (2 * h)
 
     wide, near, close = [central(DIFFERENCE_STEP / n) for n in (1, 2, 8)]
