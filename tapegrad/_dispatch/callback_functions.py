@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 
 from .._core.arrays import NUMBERS
-from .._core.primitive import any_tracked, holds_variable, values_of
+from .._core.primitive import any_tracked, holds_variable
 from .._core.scope import OPEN
 from .._core.variable import Variable
 from ..ops import creation, shaping
@@ -29,14 +29,14 @@ class vectorize(np.vectorize):
         if self.signature is not None and holds_variable(args):
             return self.on_parts(func, args)
         if not args or self.signature is not None or isinstance(func, np.ufunc) or not callable(func):
-            return super()._vectorize_call(func, args)  # type: ignore[misc]
+            return super()._vectorize_call(func, args)
         arrays = [a if isinstance(a, Variable) else np.asanyarray(a) for a in args]
         whole = np.broadcast_shapes(*[shape(a) for a in arrays])
         each = [views.broadcast_to(a, whole) if shape(a) != whole else a for a in arrays]
         found = [func(*[a[at] for a in each]) for at in np.ndindex(whole)]
         if not holds_variable(found):
             if not found:
-                return super()._vectorize_call(func, args)  # type: ignore[misc]
+                return super()._vectorize_call(func, args)
             return as_variable(
                 np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole))
             )
@@ -55,7 +55,7 @@ class vectorize(np.vectorize):
 
     def on_parts(self, func, args):
         """The call by a signature: of the last axes of each argument."""
-        cores = self._in_and_out_core_dims[0]  # type: ignore[attr-defined]
+        cores = self._in_and_out_core_dims[0]
         arrays = [asarray(a) for a in args]
         parts = [shape(a)[len(shape(a)) - len(core) :] for a, core in zip(arrays, cores, strict=True)]
         lead = np.broadcast_shapes(
@@ -100,7 +100,7 @@ def plain_if_untracked(f):
     @functools.wraps(run)
     def of(*args, **kwargs):
         y = run(*args, **kwargs)
-        return y if OPEN.depth or any_tracked((y,)) else values_of(y)
+        return y if OPEN.depth or any_tracked((y,)) else creation.plain_of(y)
 
     return of
 

@@ -97,13 +97,13 @@ class UfuncFace:
         if holds_variable(args) or kwargs and holds_variable(kwargs.values()):
             return call(self.f, args, kwargs, self.key)
         if not ORDINARY.issuperset(map(type, args)):
-            given = [proxied(x) for x in args]
+            given: Any = [proxied(x) for x in args]
             if holds_variable(given):
                 return self(*given, **kwargs)
         try:
             return library_function(self.f, self.device, args)(*args, **kwargs)
         except (ValueError, TypeError):
-            given = with_arrays_of(args)  # type: ignore[assignment]
+            given = with_arrays_of(args)
             if given is None and asks_object(args[0], OF_OBJECTS.get(self.__name__, self.__name__)):
                 return getattr(args[0], OF_OBJECTS.get(self.__name__, self.__name__))()
             if given is None:
@@ -192,7 +192,7 @@ def face(f: Callable, key=None, device: str | None = None) -> Callable:
             and holds_subarray((args, kwargs))
         ):
             return subarrays.call_with_subarrays(f, on_variables, args, kwargs)
-        c = type(args[0]) if args else None
+        c: Any = type(args[0]) if args else None
         if (
             c is ArrayVariable
             or c in HANDLES
@@ -222,7 +222,7 @@ def face(f: Callable, key=None, device: str | None = None) -> Callable:
             y = call(f, args, kwargs, key)
             return on_device_result(y) if theirs and makes else room(key, y) if makes else y
         if args and c not in ORDINARY:
-            if issubclass(c, Elements) and (makes or type(f) is not DISPATCHED):  # type: ignore[arg-type]
+            if issubclass(c, Elements) and (makes or type(f) is not DISPATCHED):
                 return call(f, args, kwargs, key)
             if (x := proxied(args[0])) is not args[0]:
                 return on_variables(x, *args[1:], **kwargs)

@@ -252,9 +252,9 @@ class TrackedSubarray(Subarray):
                     "ndarray.__new__(cls, shape, dtype, buffer) of a tracked buffer: offset, strides and "
                     "another dtype are not supported; write buffer.reshape(shape).view(cls)"
                 )
-            made = given.reshape(shape, order=order or "C")
+            made: Any = given.reshape(shape, order=order or "C")
         else:
-            made = np.ndarray(shape, dtype, given, offset, strides, order)  # type: ignore[assignment]
+            made = np.ndarray(shape, dtype, given, offset, strides, order)
             made = variable(made) if made.dtype.kind in "fc" else made
         return subarray_over(late.subarray_class(cls), made, None)
 

@@ -349,7 +349,7 @@ def _record_write(pull):
         z = variable(out, tape, len(tape.records))
         path, at = params["path"], setting_copy(params["at"])
         if len(path) == 1 and path[0][0] == "at" and (at is Ellipsis or type(at) is slice and at == ALL):
-            path, at = (), path[0][1]  # type: ignore[misc]  # all of a part: the part
+            path, at = (), params["path"][0][1]  # all of a part: the part itself
         tape.records.append((pull, slots[0], REGION, slots[1], layout_of_buffer(b), like, (path, at)))
         if z._slot > tape.look:
             tape.grown()

@@ -95,10 +95,8 @@ def finite_checked(function: Callable, ours: Callable):
     def run(*args, **kwargs):
         if OPEN.hiding:
             if check is not None and kwargs.get("check_finite", True):
-                args, kwargs = (
-                    [finite_parts(a) for a in args],  # type: ignore[assignment]
-                    {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()},
-                )
+                args = finite_parts(args)
+                kwargs = {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
             return ours(*args, **kwargs)
         theirs = lambda: at_users_line(
             function, *map(plain_matrix, args), **{k: plain_matrix(v) for k, v in kwargs.items()}

@@ -5,6 +5,8 @@ A factorisation leaves signs, phases, rotations in a plane and the order of eige
 follow SciPy: its factors are constants, and the factors with derivatives are rotated to them by
 constants."""
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 
@@ -216,7 +218,8 @@ def ldl(A, lower=True, hermitian=True, check_finite=True):
     rest, n, start = a[sequence][:, sequence], len(order), 0
     steps = np.diagonal(blocks, -1) != 0
     steps = steps if lower else steps[::-1]
-    factor, middle = 0.0, 0.0
+    factor: Any = 0.0
+    middle: Any = 0.0
     while start < n:
         size = 2 if start < n - 1 and steps[start] else 1
         d, below = rest[:size, :size], rest[size:, :size]
@@ -226,8 +229,8 @@ def ldl(A, lower=True, hermitian=True, check_finite=True):
         rest = rest[size:, size:] - matmul(matmul(left[size:], d), turn(left[size:]))
         start += size
     if not lower:
-        factor, middle = factor[::-1, ::-1], middle[::-1, ::-1]  # type: ignore[index]
-    return factor[np.argsort(order)], middle, order  # type: ignore[index]
+        factor, middle = factor[::-1, ::-1], middle[::-1, ::-1]
+    return factor[np.argsort(order)], middle, order
 
 
 def placed_block(x, i: int, j: int, n: int):

@@ -66,10 +66,10 @@ def first_array(*xs):
 
 def library_function(f) -> Callable:
     """f, or CuPy's function of the same name for CuPy arrays."""
-    name = name_in(scipy.special, f)
+    name = str(name_in(scipy.special, f))
 
     def of(*xs):
-        own = getattr(special_of(first_array(*xs)), name, None)  # type: ignore[arg-type]
+        own = getattr(special_of(first_array(*xs)), name, None)
         if own is None:
             raise ArgumentError(
                 f"scipy.special.{name}: CuPy has no such function; move the arguments with a.get()"
