@@ -207,14 +207,11 @@ def face(f: Callable, key=None, device: str | None = None) -> Callable:
                 and PLAIN_KINDS.issuperset(map(type, args))
             ):
                 try:
-                    if not kwargs:
-                        return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
-                    if kwargs.keys() <= adapter.direct and PLAIN_KINDS.issuperset(map(type, kwargs.values())):
-                        return (
-                            room(key, adapter.ours(*args, **kwargs))
-                            if makes
-                            else adapter.ours(*args, **kwargs)
-                        )
+                    if not kwargs or (
+                        kwargs.keys() <= adapter.direct and PLAIN_KINDS.issuperset(map(type, kwargs.values()))
+                    ):
+                        y = adapter.ours(*args, **kwargs)
+                        return room(key, y) if makes else y
                 except MISTAKES as error:
                     if (other := as_the_library(f, args, kwargs, error)) is error:
                         raise

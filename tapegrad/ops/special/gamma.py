@@ -6,11 +6,11 @@ import math
 import numpy as np
 import scipy.special as sp
 
-from ..._core.arrays import is_array, xp_of
+from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.primitive import is_tracked, primal_of, values_of
 from ..declare import dtype, implements, primitive
-from ..elementwise import cos, select, sin, times0, zero_of
+from ..elementwise import cos, select, sin, times0, xp_of2, zero_of
 from ..piecewise import special_of, special_ufunc
 from .asymptotic import special_of2
 from .declare import slopes
@@ -192,7 +192,7 @@ def psi_gap(a, b, *, n=0):
     """polygamma(n, a + b) - polygamma(n, a). If b is small relative to a > 0, the difference would
     cancel. Then it is taken term by term, in the recurrence up to a + 20 and in the asymptotic series,
     by (a + b)^-p - a^-p = a^-p expm1(-p log(1 + b / a))."""
-    xp = special_xp(a, b)
+    xp = xp_of2(a, b)
     near = (a > 0) & (abs(b) < 0.1 * a)
     u, v = xp.where(near, a, 1.0), xp.where(near, b, 0.0)
     sign = (-1.0) ** (n + 1)
@@ -212,10 +212,6 @@ def psi_gap(a, b, *, n=0):
     psi = f.digamma if n == 0 else lambda x: f.polygamma(n if f is sp else xp.asarray(n), x)
     x, y, turned = mirrored_poles(xp, a, b, n)
     return xp.where(near, total, turned * (psi(y) - psi(x))).astype(np.result_type(a, b))[()]
-
-
-def special_xp(a, b):
-    return xp_of(a) if is_array(a) else xp_of(b)
 
 
 slopes(psi_gap, lambda out, a, b, n: psi_gap(a, b, n=n + 1), lambda out, a, b, n: polygamma_n(a + b, n=n + 1))
