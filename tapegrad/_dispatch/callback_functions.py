@@ -3,16 +3,18 @@
 Their results may be tracked although no argument is. So they are reimplemented with loops over
 elements and rows. NumPy makes the result if nothing is tracked."""
 
+import functools
 import itertools
 
 import numpy as np
 
 from .._core.arrays import NUMBERS
-from .._core.primitive import holds_variable
+from .._core.primitive import any_tracked, holds_variable
+from .._core.scope import OPEN
 from .._core.variable import Variable
-from ..ops import shaping
+from ..ops import creation, shaping
 from ..ops.creation import as_variable, asarray
-from ..ops.declare import NUMPY, shape, xp
+from ..ops.declare import followed, shape
 from ..ops.indexing import views
 from ..ops.layouts import in_library_layout
 
@@ -91,40 +93,23 @@ def of_objects(*given):
     )
 
 
-def apply_along_axis(func1d, axis, arr, *args, **kwargs):
-    arr = views.array_like(arr)
-    rows = NUMPY[np.moveaxis](arr, axis, -1)
-    lead = shape(rows)[:-1]
-    found = [func1d(rows[at], *args, **kwargs) for at in np.ndindex(lead)]
-    if not holds_variable(found):
-        given = iter(found)
-        return as_variable(xp(arr).apply_along_axis(lambda _: next(given), axis, xp(arr).empty(shape(arr))))
-    y = shaping.nested_to_array(found)
-    each = shape(y)[1:]
-    axis %= len(lead) + 1
-    y = views.reshape(y, lead + each)
-    return NUMPY[np.moveaxis](
-        y, tuple(range(len(lead), len(lead) + len(each))), tuple(range(axis, axis + len(each)))
-    )
+def plain_if_untracked(f):
+    """NumPy's function, followed; outside of transforms its result is plain."""
+    run = followed(f, __name__)
+
+    @functools.wraps(run)
+    def of(*args, **kwargs):
+        y = run(*args, **kwargs)
+        return y if OPEN.depth or any_tracked((y,)) else creation.plain_of(y)
+
+    return of
 
 
-def apply_over_axes(func, a, axes):
-    a = views.array_like(a)
-    for axis in np.atleast_1d(axes):
-        axis = int(axis) % len(shape(a))
-        y = func(a, axis)
-        if len(shape(y)) != len(shape(a)):
-            y = views.expand_dims(y, axis)
-        if len(shape(y)) != len(shape(a)):
-            raise ValueError("function is not returning an array of the correct shape")
-        a = y
-    return a
+apply_along_axis, apply_over_axes = map(plain_if_untracked, (np.apply_along_axis, np.apply_over_axes))
 
 
 def fromiter(iter, dtype, count=-1, *, like=None):
     found = list(iter if count < 0 else itertools.islice(iter, count))
     if not holds_variable(found):
         return as_variable(np.fromiter(found, dtype, count))
-    if len(found) < count:
-        raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(found)} items.")
-    return asarray(found, dtype=dtype)
+    return creation.fromiter(found, dtype, count)

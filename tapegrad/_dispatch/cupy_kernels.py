@@ -19,7 +19,7 @@ class NoSource(Exception):
     """A kernel that cannot be read; the message may say why."""
 
 
-def read_kernel(module: str, name: str, *args: Any) -> Any:
+def read_kernel(module: str, name: str, *args):
     """Call a function of a module of `loops.cuda_c`."""
     kernels = load(f"tapegrad.loops.cuda_c.{module}")
     try:
@@ -33,11 +33,11 @@ class Kernel:
 
     instead = ARRAYS
 
-    def __init__(self, kernel: Any):
+    def __init__(self, kernel):
         self._kernel = kernel
 
     @classmethod
-    def _of(cls, kernel: Any, shadow: Any = None) -> Any:
+    def _of(cls, kernel, shadow=None):
         """The stand-in for a kernel. `shadow`: replaces the user's captured objects."""
         return cls(kernel)
 
@@ -55,7 +55,7 @@ class Kernel:
                 "or pass tapegrad.value(x)"
             ) from error
 
-    def _differentiated(self, *args: Any, **kwargs: Any) -> Any:
+    def _differentiated(self, *args, **kwargs):
         """The call with tracked arrays."""
         raise NoSource
 
@@ -67,16 +67,14 @@ class Kernel:
 
 
 class ElementwiseKernelFace(Kernel):
-    def _differentiated(self, *args: Any, size: Any = None, stream: Any = None, block_size: int = 0) -> Any:
+    def _differentiated(self, *args, size=None, stream=None, block_size: int = 0):
         return read_kernel("element_kernels", "call_elementwise_kernel", self._kernel, args, size)
 
 
 class ReductionKernelFace(Kernel):
     instead = "write it as a map and a sum with cupy's functions (or sum, prod, min, max, logsumexp)"
 
-    def _differentiated(
-        self, *args: Any, out: Any = None, axis: Any = None, keepdims: bool = False, stream: Any = None
-    ) -> Any:
+    def _differentiated(self, *args, out=None, axis=None, keepdims: bool = False, stream=None):
         return read_kernel(
             "element_kernels", "call_reduction_kernel", self._kernel, args, out, axis, keepdims
         )
@@ -87,11 +85,11 @@ class RawKernelFace(Kernel):
 
     instead = RAW
 
-    def __init__(self, kernel: Any, source: tuple | None = None):
+    def __init__(self, kernel, source: tuple | None = None):
         Kernel.__init__(self, kernel)
         self._source = source
 
-    def _differentiated(self, grid: Any, block: Any, args: Any, shared_mem: int = 0, **further: Any) -> None:
+    def _differentiated(self, grid, block, args, shared_mem: int = 0, **further) -> None:
         k = self._kernel
         text, name, options = self._source or (k.code, k.name, tuple(k.options))
         if text is None:
@@ -104,9 +102,7 @@ class JitKernel(Kernel):
 
     instead = RAW
 
-    def _differentiated(
-        self, grid: Any, block: Any, args: Any, shared_mem: int = 0, stream: Any = None
-    ) -> None:
+    def _differentiated(self, grid, block, args, shared_mem: int = 0, stream=None) -> None:
         read_kernel("python_kernels", "launch_python_kernel", self._kernel, grid, block, args, shared_mem)
 
     def __getitem__(self, sizes):
@@ -115,7 +111,7 @@ class JitKernel(Kernel):
 
 
 class VectorizedFunction(Kernel):
-    def _differentiated(self, *args: Any) -> Any:
+    def _differentiated(self, *args):
         return read_kernel("python_kernels", "call_vectorized", self._kernel, args)
 
 
@@ -129,7 +125,7 @@ class FusedFunction(Kernel):
     """The result of `cupy.fuse`. It consists of CuPy functions, which are followed on tracked arrays; on
     plain arrays it stays one kernel."""
 
-    def __init__(self, kernel: Any, function: Callable | None = None):
+    def __init__(self, kernel, function: Callable | None = None):
         Kernel.__init__(self, kernel)
         self._function = kernel.func if function is None else function
 
@@ -152,6 +148,8 @@ KINDS = {
 class KernelType(type):
     """`kernel_class(real)(...)` makes a CuPy kernel and returns its stand-in. Both are instances of the
     class."""
+
+    real: Any
 
     def __call__(cls, *args, **kwargs):
         return KINDS[cls.__name__](cls.real(*args, **kwargs))

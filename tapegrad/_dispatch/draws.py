@@ -6,7 +6,7 @@ derivative is that of the program with its seed.  A parameter by which NumPy cho
 gamma and beta, all parameters of counts) has no such formula, and must not be tracked."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class Law(NamedTuple):
     holds: Callable = lambda *parameters: parameters[-1] > 0
 
 
-def of_triangle(z: Any, left: Any, mode: Any, right: Any) -> Any:
+def of_triangle(z, left, mode, right):
     u, whole, first = z * z, right - left, mode - left
     low = u * whole <= first
     rising = left + sqrt(where(low, u * whole * first, 1.0))
@@ -67,7 +67,7 @@ LAWS = {
 }
 
 
-def root_of(cov: Any, method: str) -> Any:
+def root_of(cov, method: str):
     """NumPy's factor A of a covariance A A^T."""
     if method == "cholesky":
         return cholesky(cov)
@@ -75,7 +75,7 @@ def root_of(cov: Any, method: str) -> Any:
     return u * sqrt(abs(s) if method == "eigh" else s)
 
 
-def normal_vectors(draw: Callable, mean: Any, cov: Any, size: Any = None, *rest: Any, **settings: Any) -> Any:
+def normal_vectors(draw: Callable, mean, cov, size=None, *rest, **settings):
     """`multivariate_normal`, of which mean and cov may be tracked."""
     mean, cov = array(mean), array(cov)
     draw([primal_of(mean), primal_of(cov), 0, *rest], settings)  # NumPy judges the parameters
@@ -106,7 +106,7 @@ def holds_hidden(name: str, args: tuple, kwargs: dict) -> bool:
     return name in LAWS and truth_of(np.all(LAWS[name].holds(*parameters_of(name, args, kwargs))))
 
 
-def reparametrised(draw: Callable, name: str, args: tuple, kwargs: dict, accepted: bool = False) -> Any:
+def reparametrised(draw: Callable, name: str, args: tuple, kwargs: dict, accepted: bool = False):
     """`draw(args, kwargs)` is NumPy's, or the operation that a recording notes. `accepted`: the parameters
     need no check by NumPy."""
     if name == "multivariate_normal":

@@ -40,7 +40,7 @@ PLAIN_KINDS = ORDINARY | {type(c) for c in NUMBER_TYPES.values()}  # (dtype=floa
 SINGLE = ORDINARY - {list, tuple}  # no value of these types holds a subarray
 
 
-def variable_of(x: Any) -> Any:
+def variable_of(x):
     """The Variable that `x.__array__()` returns, or of the numbers in an object array; else x itself."""
     if type(x) is list or type(x) is tuple:
         return type(x)([variable_of(v) for v in x])
@@ -52,18 +52,18 @@ def variable_of(x: Any) -> Any:
     return y if isinstance(y, Variable) else x
 
 
-def proxied(x: Any) -> Any:
+def proxied(x):
     """The Variable of which x is a proxy, as `wrapt` makes; else x itself."""
     inner = None if type(x) in ORDINARY else getattr(x, "__wrapped__", None)
     return inner if type(inner) in HANDLES else x
 
 
-def has_objects(y: Any) -> bool:
+def has_objects(y) -> bool:
     """Is y an object array with Variables in it?"""
     return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
 
 
-def numbers_of_table(x: Any) -> Any:
+def numbers_of_table(x):
     """The numbers in a table or column of pandas, if some are tracked; else x."""
     values = x.to_numpy()
     return argument(values) if isinstance(values, Variable) or has_objects(values) else x
@@ -79,7 +79,7 @@ def with_arrays_of(objects: tuple) -> list | None:
 OF_OBJECTS = {"absolute": "__abs__", "negative": "__neg__"}
 
 
-def asks_object(x: Any, name: str) -> bool:
+def asks_object(x, name: str) -> bool:
     """Does NumPy call the method for a ufunc, as it does of each object of an object array?"""
     return getattr(type(x), "__array_ufunc__", x) is None and hasattr(x, name)
 
@@ -88,7 +88,7 @@ class UfuncFace:
     """The face of a ufunc, with its methods. `key`: NumPy's ufunc of the same meaning, if f is CuPy's.
     `device`: the CuPy module that has this function for CuPy arrays."""
 
-    def __init__(self, f: Any, key: Any, device: str | None = None):
+    def __init__(self, f, key, device: str | None = None):
         self.f, self.key, self.entry, self.nin, self.device = f, key, function_for(key), key.nin, device
         self.__name__ = self.__qualname__ = f.__name__
         self.__doc__, self.__wrapped__ = f.__doc__, f
@@ -97,7 +97,7 @@ class UfuncFace:
         if holds_variable(args) or kwargs and holds_variable(kwargs.values()):
             return call(self.f, args, kwargs, self.key)
         if not ORDINARY.issuperset(map(type, args)):
-            given = [proxied(x) for x in args]
+            given: Any = [proxied(x) for x in args]
             if holds_variable(given):
                 return self(*given, **kwargs)
         try:
@@ -165,7 +165,7 @@ class BinaryUfunc(UfuncFace):
         return UfuncFace.__call__(self, a, b, *args, **kwargs)
 
 
-def library_function(f: Any, device: str | None, args: tuple) -> Any:
+def library_function(f, device: str | None, args: tuple):
     """f, or CuPy's function of the same name if `device` names its module and an argument is a CuPy
     array. If CuPy has no such function, the operation composed of others."""
     if device is not None and any(is_array(x) and xp_of(x) is not np for x in args):
@@ -173,7 +173,7 @@ def library_function(f: Any, device: str | None, args: tuple) -> Any:
     return f
 
 
-def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
+def face(f: Callable, key=None, device: str | None = None) -> Callable:
     """The face of one function. `key`: NumPy's or SciPy's function of the same meaning, if f is CuPy's."""
     key = f if key is None else key
     if isinstance(key, np.ufunc):
@@ -192,7 +192,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             and holds_subarray((args, kwargs))
         ):
             return subarrays.call_with_subarrays(f, on_variables, args, kwargs)
-        c = type(args[0]) if args else None
+        c: Any = type(args[0]) if args else None
         if (
             c is ArrayVariable
             or c in HANDLES
@@ -207,14 +207,11 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
                 and PLAIN_KINDS.issuperset(map(type, args))
             ):
                 try:
-                    if not kwargs:
-                        return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
-                    if kwargs.keys() <= adapter.direct and PLAIN_KINDS.issuperset(map(type, kwargs.values())):
-                        return (
-                            room(key, adapter.ours(*args, **kwargs))
-                            if makes
-                            else adapter.ours(*args, **kwargs)
-                        )
+                    if not kwargs or (
+                        kwargs.keys() <= adapter.direct and PLAIN_KINDS.issuperset(map(type, kwargs.values()))
+                    ):
+                        y = adapter.ours(*args, **kwargs)
+                        return room(key, y) if makes else y
                 except MISTAKES as error:
                     if (other := as_the_library(f, args, kwargs, error)) is error:
                         raise
@@ -249,7 +246,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
     return on_variables if move is None else translated_face(f, on_variables, move)
 
 
-def translated_face(f: Callable, on_variables: Callable, move: Any) -> Callable:
+def translated_face(f: Callable, on_variables: Callable, move) -> Callable:
     """The face of a CuPy function whose parameters differ from NumPy's."""
 
     @functools.wraps(f)
@@ -261,15 +258,15 @@ def translated_face(f: Callable, on_variables: Callable, move: Any) -> Callable:
     return by_own_parameters
 
 
-def is_function(f: Any) -> bool:
+def is_function(f) -> bool:
     return callable(f) and not isinstance(f, type) and type(f).__name__ in FUNCTION_KINDS
 
 
-FUNCTION_KINDS = {
-    "function", "builtin_function_or_method", "cython_function_or_method", "fused_cython_function",
-    "_ArrayFunctionDispatcher",
-    "ufunc", "_GUFunc", "ElementwiseKernel", "ReductionKernel", "MultiUFunc", "_UFuncWrapper", "_Function",
-}  # fmt: skip
+FUNCTION_KINDS = (
+    "function builtin_function_or_method cython_function_or_method fused_cython_function "
+    "_ArrayFunctionDispatcher ufunc _GUFunc ElementwiseKernel ReductionKernel MultiUFunc _UFuncWrapper "
+    "_Function".split()
+)
 
 
 class ArrayClass(type):
@@ -325,7 +322,7 @@ class IndexConcatenator:
     at axis `trans1d` (-1: at the end). Then all parts are joined along `axis`. A leading string such
     as '0,2,1' sets these three numbers."""
 
-    def __init__(self, real: Any, axis: int, ndmin: int, trans1d: int, move: Callable | None = None):
+    def __init__(self, real, axis: int, ndmin: int, trans1d: int, move: Callable | None = None):
         """`move`: moves the result to its device."""
         self.real, self.directions, self.move = real, (axis, ndmin, trans1d), move
 
@@ -342,12 +339,12 @@ class IndexConcatenator:
         given = [int(n) for n in kind.split(",")] if kind else []
         return self.joined(parts, *given, *(axis, ndmin, trans1d)[len(given) :])
 
-    def joined(self, parts: tuple, axis: int, ndmin: int, trans1d: int) -> Any:
+    def joined(self, parts: tuple, axis: int, ndmin: int, trans1d: int):
         xs = [self.arranged(self.range_of(p) if isinstance(p, slice) else p, ndmin, trans1d) for p in parts]
         kinds = [p if type(p) in NUMBERS else dtype_of(x) for x, p in zip(xs, parts, strict=True)]
         return concatenate(xs, axis, np.result_type(*kinds))
 
-    def as_matrix(self, y: Any, kind: str) -> Any:
+    def as_matrix(self, y, kind: str):
         """What `np.r_["r", ...]` and `np.r_["c", ...]` make of the joined parts."""
         if not OPEN.shadows:
             raise ArgumentError(
@@ -357,13 +354,13 @@ class IndexConcatenator:
         return matrix.T if ndim(y) == 1 and kind == "c" else matrix
 
     @staticmethod
-    def range_of(p: slice) -> Any:
+    def range_of(p: slice):
         start, step = 0 if p.start is None else p.start, 1 if p.step is None else p.step
         if isinstance(step, complex):
             return linspace(start, p.stop, int(abs(step)))
         return arange(start, p.stop, step)
 
-    def arranged(self, x: Any, ndmin: int, trans1d: int) -> Any:
+    def arranged(self, x, ndmin: int, trans1d: int):
         x = array(x if self.move is None else self.move(x), copy=None)
         own, x = ndim(x), array(x, copy=None, ndmin=ndmin)
         if trans1d == -1 or own >= ndmin:
@@ -393,7 +390,7 @@ def fill_module(
     real: ModuleType,
     keys: ModuleType | None = None,
     device: str | None = None,
-    old: Any = NOTHING,
+    old=NOTHING,
 ) -> None:
     """Make the module with globals `space` the stand-in for `real`.
 
@@ -401,7 +398,7 @@ def fill_module(
     names. `device`: if `real` is not CuPy's, the CuPy module for CuPy arrays. `old`: names that only
     CuPy has kept, with the functions of `keys` or `real` of the same meaning."""
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str):
         library = None if device is None else sys.modules.get(device)
         x: Any = getattr(real, name) if library is None else getattr(real, name, None)
         if x is None and not hasattr(real, name):  # CuPy still has names that SciPy has removed
@@ -434,7 +431,7 @@ def fill_module(
 
 
 def faces_of(
-    name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING
+    name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old=NOTHING
 ) -> ModuleType:
     """A new stand-in for a submodule, importable as `name`."""
     module = ModuleType(name, real.__doc__)

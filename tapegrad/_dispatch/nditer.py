@@ -24,15 +24,15 @@ PLAIN_NAMES = frozenset(
 class broadcast:
     """`numpy.broadcast` of arrays that may be tracked."""
 
-    def __new__(cls, *xs: Any) -> Any:
+    def __new__(cls, *xs):
         return object.__new__(cls) if holds_variable(xs) else np.broadcast(*xs)
 
-    def __init__(self, *xs: Any):
+    def __init__(self, *xs):
         given = [asarray(x) for x in xs]
         self.arrays = np.broadcast_arrays(*given)
         self.real = np.broadcast(*[np.empty(shape(x), bool) for x in given])
 
-    def __iter__(self) -> Any:
+    def __iter__(self):
         return self
 
     def __next__(self) -> tuple:
@@ -40,7 +40,7 @@ class broadcast:
         next(self.real)
         return tuple([a.flat[k] for a in self.arrays])
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return [a.flat for a in self.arrays] if name == "iters" else getattr(self.real, name)
 
 
@@ -48,7 +48,7 @@ class nditer:
     """NumPy's own iterator goes over arrays of the same layouts, so the order is that of NumPy.  Nothing is
     read there.  Of other objects than Variables this is that iterator."""
 
-    def __new__(cls, op: Any, flags: Any = None, op_flags: Any = None, *args: Any, **options: Any) -> Any:
+    def __new__(cls, op, flags=None, op_flags=None, *args, **options):
         operands = op if isinstance(op, (list, tuple)) else (op,)
         if any([isinstance(x, Variable) for x in operands]):
             return object.__new__(cls)
@@ -56,14 +56,14 @@ class nditer:
 
     def __init__(
         self,
-        op: Any,
-        flags: Any = None,
-        op_flags: Any = None,
-        op_dtypes: Any = None,
+        op,
+        flags=None,
+        op_flags=None,
+        op_dtypes=None,
         order: str = "K",
         casting: str = "safe",
-        op_axes: Any = None,
-        itershape: Any = None,
+        op_axes=None,
+        itershape=None,
         buffersize: int = 0,
     ):
         names = set(flags or ())
@@ -95,7 +95,7 @@ class nditer:
             [variable(made) if x is None else x for x, made in zip(given, self.real.operands, strict=True)]
         )
 
-    def element(self, k: int) -> Any:
+    def element(self, k: int):
         """The element of an operand, as an array without axes over it; elements, in an external loop."""
         x = self.operands[k]
         at = (self.real.multi_index if self.lengths is None else self.part)[self.real.ndim - x.ndim :]
@@ -104,7 +104,7 @@ class nditer:
         return x[(*[0 * i if n == 1 else i for n, i in zip(x.shape, at, strict=True)], ...)]
 
     @property
-    def value(self) -> Any:
+    def value(self):
         return self.element(0) if self.one else tuple([self[k] for k in range(len(self))])
 
     @property
@@ -113,10 +113,10 @@ class nditer:
             raise ValueError("Iterator is not tracking a multi-index")
         return self.real.multi_index
 
-    def __iter__(self) -> Any:
+    def __iter__(self):
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self):
         if self.lengths is None:
             next(self.real)
         else:
@@ -127,31 +127,31 @@ class nditer:
     def __len__(self) -> int:
         return len(self.operands)
 
-    def __getitem__(self, k: Any) -> Any:
+    def __getitem__(self, k):
         return self.element(range(len(self))[operator.index(k)])
 
-    def __setitem__(self, k: Any, value: Any) -> None:
+    def __setitem__(self, k, value) -> None:
         self[k][...] = value
 
-    def __enter__(self) -> Any:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error) -> None:
         self.close()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name not in PLAIN_NAMES:
             raise AttributeError(f"numpy.nditer.{name} of a tracked array is not supported by tapegrad")
         return getattr(self.real, name)
 
 
-def flags_of_operands(op_flags: Any) -> list:
+def flags_of_operands(op_flags) -> list:
     """The flags of each operand, which are those of a reader if none are given."""
     flags = op_flags or [["readonly"]]
     return [flags] if isinstance(flags[0], str) else flags
 
 
-def place_of(x: Any) -> np.ndarray:
+def place_of(x) -> np.ndarray:
     """An array with the layout of x, of which no element may be read."""
     if not is_array(x):
         return np.empty((), np.result_type(x))

@@ -18,19 +18,18 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._core.arrays import xp_of
 from .._core.primitive import any_tracked, is_subarray, is_tracked, layout_of, seen, values_of
 from .._core.serialized import refuse_written
 from .._core.trees import REAL, nested
 from .._core.variable import FLOAT, HANDLES, variable
 from ..ops.creation import cast
-from ..ops.declare import dtype
+from ..ops.declare import dtype, xp
 from ..ops.shaping import nested_to_array
 from .serialization import noting
 from .subarrays import own_method
 
 
-def remainder(x: Any, y: Any) -> Any:
+def remainder(x, y):
     """What is left of x beside the nearest multiple of y, the even one of two. Each step is exact, as in
     Python's own."""
     sign, b = np.where(x < 0, -1.0, 1.0), np.abs(y)
@@ -41,12 +40,9 @@ def remainder(x: Any, y: Any) -> Any:
 
 # functions of math that NumPy has under the same name, with the same arguments
 SAME = (
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh",
-    "degrees", "exp", "exp2",
-    "expm1", "floor", "fmod", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "modf", "pow",
-    "radians", "sin", "sinh", "sqrt",
-    "tan", "tanh", "trunc",
-)  # fmt: skip
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh degrees exp exp2 expm1 floor fmod "
+    "isfinite isinf isnan log10 log1p log2 modf pow radians sin sinh sqrt tan tanh trunc".split()
+)
 # Each function of `math` as one of arrays and of the symbols of kernels.
 MATH = {
     **{name: getattr(np, name) for name in SAME}, "fabs": np.abs, "lgamma": scipy.special.gammaln,
@@ -89,7 +85,7 @@ OF_COMPLEX = frozenset(("prod", "sumprod"))  # functions of `math` that take com
 OF_SEQUENCES = frozenset(("dist", "fsum", "prod", "sumprod", *STATISTICS))
 
 
-def number(x: Any, to: type = float) -> Any:
+def number(x, to: type = float):
     """A tracked array or number as a tracked number of Python's type `to`."""
     if type(x) is FLOAT and to is float:
         return x
@@ -99,7 +95,7 @@ def number(x: Any, to: type = float) -> Any:
 
 
 @nested
-def tracked_number(x: Any) -> Any:
+def tracked_number(x):
     if is_subarray(x):
         return NUMBER_TYPES[float](x)
     return (
@@ -110,13 +106,13 @@ def tracked_number(x: Any) -> Any:
 
 
 @nested
-def tracked_real(x: Any) -> Any:
+def tracked_real(x):
     """The same for a function of real numbers, which refuses a complex one."""
     return number(x) if type(x) in HANDLES and is_tracked(x) else tracked_number(x)
 
 
 @nested
-def seen_values(x: Any) -> Any:
+def seen_values(x):
     """The values of x; raises LookupError where they may not be seen."""
     if type(x) in HANDLES and (x := seen(x)) is None:
         raise LookupError
@@ -129,7 +125,7 @@ def on_numbers(f: Callable, ours: Callable | None) -> Callable:
     converted = tracked_real if f.__module__ == "math" and f.__name__ not in OF_COMPLEX else tracked_number
 
     @functools.wraps(f)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args, **kwargs):
         if f.__name__ in OF_SEQUENCES:
             args = tuple([list(a) for a in args])
         if not any_tracked(args):
@@ -180,9 +176,9 @@ for _f in (json.dump, json.dumps, json.load, json.loads):
     setattr(MODULES["json"], _f.__name__, noting(_f, getattr(MODULES["json"], _f.__name__)))
 
 
-def complex_of(x: Any, y: Any) -> Any:
+def complex_of(x, y):
     """x + iy; zeros keep their signs."""
-    if any([dtype(v).kind == "c" or xp_of(layout_of(v)) is not np for v in (x, y)]):
+    if any([dtype(v).kind == "c" or xp(v) is not np for v in (x, y)]):
         return x + 1j * y
     z: Any = variable(np.zeros((), complex))
     z.real, z.imag = x, y
@@ -230,7 +226,7 @@ class NumberType(type):
         return cls.theirs
 
 
-def of_type(f: Any) -> Callable:
+def of_type(f) -> Callable:
     """A method of the type `float` or `complex`, such as `float.__mul__`, which takes a number that stands
     for one."""
     return lambda x, *more: getattr(x, f.__name__)(*more) if any_tracked((x, *more)) else f(x, *more)
@@ -244,7 +240,7 @@ OPERATORS = {
 }
 
 
-def number_type(real: Any) -> Any:
+def number_type(real):
     space = {
         "__slots__": (),
         "__module__": real.__module__,

@@ -37,7 +37,7 @@ from .faces import FACES, faces_of
 take = NUMPY[np.take]
 
 
-def _draw(*hidden: Any, real: Any, name: str, args: tuple, kwargs: dict) -> Any:
+def _draw(*hidden, real, name: str, args: tuple, kwargs: dict):
     """One draw. (`shuffle` works on a copy of its argument and returns that.)"""
     args, kwargs = filled(hidden, (args, kwargs))
     if name != "shuffle":
@@ -53,20 +53,20 @@ DRAW = Primitive("random", _draw)  # (hidden arguments; real, name, args, kwargs
 class TracedGenerator:
     """A generator whose draws are operations of a trace."""
 
-    def __init__(self, trace: Any, real: Any):
+    def __init__(self, trace, real):
         self.trace, self.real = trace, real
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return lambda *args, **kwargs: self.draw(name, args, kwargs)
 
     def shuffle(self, x: np.ndarray) -> None:
         x[...] = self.draw("shuffle", (x,), {})
 
-    def draw(self, name: str, args: tuple, kwargs: dict) -> Any:
+    def draw(self, name: str, args: tuple, kwargs: dict):
         hidden, (args, kwargs) = emptied((args, kwargs))
         return self.trace.draw(hidden, {"real": self.real, "name": name, "args": args, "kwargs": kwargs})
 
-    def has_derivatives(self, xs: Any) -> bool:
+    def has_derivatives(self, xs) -> bool:
         """Does a transform above the trace watch anything in xs?"""
         return any(
             self.has_derivatives(x)
@@ -75,7 +75,7 @@ class TracedGenerator:
             for x in xs
         )
 
-    def call(self, name: str, args: tuple, kwargs: dict) -> Any:
+    def call(self, name: str, args: tuple, kwargs: dict):
         given = (*args, *kwargs.values())
         orders = name in ORDERS and any([isinstance(x, Variable) for x in given])
         out = kwargs.get("out")
@@ -103,7 +103,7 @@ class TracedGenerator:
 SHAPED = frozenset(("standard_gamma",))  # their first argument is neither size nor dtype
 
 
-def shuffle_integers(real: Any, x: Any) -> Any:
+def shuffle_integers(real, x):
     """The integers as a shuffled array."""
     if type(real) is TracedGenerator:
         return real.draw("shuffle", (x,), {})
@@ -111,15 +111,15 @@ def shuffle_integers(real: Any, x: Any) -> Any:
     return x
 
 
-def shuffle(real: Any, x: Any, axis: int = 0) -> None:
+def shuffle(real, x, axis: int = 0) -> None:
     write_value(x, take(x, shuffle_integers(real, np.arange(shape(x)[axis])), axis), Ellipsis)
 
 
-def permutation(real: Any, x: Any, axis: int = 0) -> Any:
+def permutation(real, x, axis: int = 0):
     return take(x, real.permutation(shape(x)[axis]), axis) if ndim(x) else real.permutation(values_of(x))
 
 
-def permute_array(real: Any, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+def permute_array(real, x, *, axis: int | None = None, out=None):
     like = layout_source(x if out is None else out)
     at = np.empty_like(like, np.intp)  # in memory order, in which all elements are drawn
     at[...] = np.arange(like.size).reshape(shape(x))
@@ -136,9 +136,7 @@ def permute_array(real: Any, x: Any, *, axis: int | None = None, out: Any = None
     return out
 
 
-def choice(
-    real: Any, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, **rest: Any
-) -> Any:
+def choice(real, a, size=None, replace: bool = True, p=None, axis: int = 0, **rest):
     if type(real) is not TracedGenerator:
         if any_tracked([p]) or not ndim(a):
             raise refusing_draw("choice")
@@ -172,7 +170,7 @@ class GeneratorType(type):
         return isinstance(x, cls.__mro__[1])
 
 
-def method(name: str) -> Any:
+def method(name: str):
     def call(self, *args, **kwargs):
         f = getattr(self.real, name)
         drawn = None
@@ -211,7 +209,7 @@ def method(name: str) -> Any:
     return call
 
 
-def given_back(y: Any, args: tuple, kwargs: dict) -> Any:
+def given_back(y, args: tuple, kwargs: dict):
     """The result of a method: the array given as `out=`, if there is one."""
     out = kwargs.get("out")
     return y if out is None else out
@@ -221,14 +219,14 @@ class Generator(np.random.Generator, metaclass=GeneratorType):
     """`born`: the level that a trace opened at the same time would have; 0 for a generator that existed
     before all traces. `lasts`: it persists from one call of a function to the next."""
 
-    def __init__(self, real: Any):
+    def __init__(self, real):
         self.real = real if isinstance(real, np.random.Generator) else np.random.Generator(real)
         super().__init__(self.real.bit_generator)
         self.born, self.lasts = 0, False
 
 
 class RandomState(np.random.RandomState, metaclass=GeneratorType):
-    def __init__(self, real: Any = None):
+    def __init__(self, real=None):
         self.real = real if isinstance(real, np.random.RandomState) else np.random.RandomState(real)
         super().__init__(self.real._bit_generator)
         self.lasts = False
@@ -242,14 +240,14 @@ for _real, _ours in KINDS.items():
             setattr(_ours, _name, method(_name))
 
 
-def generator_stand_in(real: Any) -> Any:
+def generator_stand_in(real):
     """The stand-in for a NumPy generator in a shadow."""
     made = KINDS[type(real)](real)
     made.lasts = True
     return made
 
 
-def default_rng(seed: Any = None) -> Generator:
+def default_rng(seed=None) -> Generator:
     if type(seed) is Generator:
         return seed
     made = Generator(np.random.default_rng(seed))

@@ -1,7 +1,5 @@
 """Functions of `numpy.rec`, of columns that may be tracked."""
 
-from typing import Any
-
 import numpy as np
 
 from .._core.primitive import any_tracked, is_tracked
@@ -9,7 +7,7 @@ from ..ops.creation import array, as_variable
 from .structured import kind_of
 
 
-def record_array(columns: list, args: tuple, kwargs: dict) -> Any:
+def record_array(columns: list, args: tuple, kwargs: dict):
     """A record array of columns, of which some may be tracked."""
     columns = [array(list(v) if isinstance(v, tuple) else v) for v in columns]
     made = as_variable(np.rec.fromarrays([np.zeros(np.shape(v), v.dtype) for v in columns], *args, **kwargs))

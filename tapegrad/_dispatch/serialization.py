@@ -3,7 +3,6 @@
 import functools
 import json
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ READERS = frozenset((json.load, json.loads, np.load, np.loadtxt, np.genfromtxt, 
 
 
 @nested
-def note_values(x: Any) -> Any:
+def note_values(x):
     if type(x) in HANDLES and is_tracked(x):
         values = np.asarray(values_of(x))
         note_written(values)
@@ -33,7 +32,7 @@ def writer(f: Callable, run: Callable) -> Callable:
     """`run`, the stand-in for a function f that writes its arguments."""
 
     @functools.wraps(f)
-    def write(*args: Any, **kwargs: Any) -> Any:
+    def write(*args, **kwargs):
         y = run(*args, **kwargs)
         if any_tracked((args, kwargs)):
             note_values([*args, *kwargs.values()])
@@ -48,7 +47,7 @@ def reader(f: Callable, run: Callable) -> Callable:
     """`run`, the stand-in for a function f that reads numbers.  It raises where they were tracked."""
 
     @functools.wraps(f)
-    def read(*args: Any, **kwargs: Any) -> Any:
+    def read(*args, **kwargs):
         y = run(*args, **kwargs)
         values = values_of(y)
         for x in (args[0] if args else None, values if isinstance(values, np.ndarray) else str(values)):
@@ -59,6 +58,6 @@ def reader(f: Callable, run: Callable) -> Callable:
     return read
 
 
-def noting(f: Callable, run: Any) -> Any:
+def noting(f: Callable, run):
     """The stand-in of a function, with what it writes or reads noted or compared."""
     return writer(f, run) if f in WRITERS else reader(f, run) if f in READERS else run

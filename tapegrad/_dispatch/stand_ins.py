@@ -30,7 +30,7 @@ ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx", "numexpr", *MODULES))
 FOUND: dict = {}  # module name -> its stand-in
 
 
-def module_stand_in(name: str) -> Any:
+def module_stand_in(name: str):
     """The stand-in for a module name, or None. 'scipy.linalg' is the attribute `linalg` of
     tapegrad.scipy."""
     for theirs in STAND_INS:
@@ -44,7 +44,7 @@ def module_stand_in(name: str) -> Any:
     return MODULES.get(name)
 
 
-def module(m: ModuleType) -> Any:
+def module(m: ModuleType):
     found = FOUND.get(m.__name__)
     if found is None and m.__name__.partition(".")[0] in ROOTS and not m.__name__.startswith(OF_SUBCLASSES):
         found = module_stand_in(m.__name__)
@@ -53,7 +53,7 @@ def module(m: ModuleType) -> Any:
     return found
 
 
-def function_stand_in(f: Any) -> Any:
+def function_stand_in(f):
     """The face of a NumPy, CuPy or SciPy function, or None."""
     theirs, ours = FACES.get(id(f), NONE)
     return ours if theirs is f and f is not None else face_of(f)
@@ -72,7 +72,7 @@ def module_of(f: Any) -> Any:
     return None if name == "builtins" and isinstance(f, type) and f.__flags__ & HEAP else name
 
 
-def face_of(f: Any) -> Any:
+def face_of(f):
     if type(f).__name__ == "fortran":
         return load("tapegrad._scipy.linear_routines").LinearRoutine(f)
     module_name = module_of(f) or "numpy"  # (a ufunc names none)
@@ -108,7 +108,7 @@ def face_of(f: Any) -> Any:
     return same
 
 
-def library_object(x: Any) -> Any:
+def library_object(x):
     """The module, class or function that x stands for; x itself if it is no stand-in."""
     if type(x) is partial and getattr(x.func, "__module__", None) == "tapegrad.scipy":
         return x.args[0]
@@ -131,7 +131,7 @@ def library_object(x: Any) -> Any:
     return x
 
 
-def in_module(theirs: Any, ours: Any, x: Any) -> Any:
+def in_module(theirs, ours, x):
     """The member of a module whose stand-in is x; None if there is none.  A stand-in that was handed out is
     among the names of the stand-in for its module, or `__getattr__` there gives it again."""
     name = getattr(x, "__name__", None) or getattr(x, "name", None)
@@ -153,7 +153,7 @@ INSTANCES: dict = {}  # a class of SciPy's, public or not -> ours; the modules o
 UNNAMED = {"poly1d": "numpy", "SuperLU": "scipy.sparse.linalg"}
 
 
-def of_instance(kind: type) -> Any:
+def of_instance(kind: type):
     """The class that stands for instances of a NumPy or SciPy class, or None."""
     module = getattr(kind, "__module__", None) or ""
     if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):

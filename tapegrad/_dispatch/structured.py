@@ -201,15 +201,15 @@ class StructuredRecord(StructuredArray):
 META = type
 
 
-def kind_of(x: Any) -> bool:
+def kind_of(x) -> bool:
     return issubclass(type(x), StructuredArray)
 
 
-def layout_of(x: Any) -> Any:
+def layout_of(x):
     return x._layout if kind_of(x) else x
 
 
-def structured(layout: Any, fields: dict) -> StructuredArray:
+def structured(layout, fields: dict) -> StructuredArray:
     kind = StructuredRecord if isinstance(layout, np.void) else StructuredArray
     SUBARRAYS.add(kind)
     x: Any = object.__new__(kind)
@@ -217,14 +217,14 @@ def structured(layout: Any, fields: dict) -> StructuredArray:
     return x
 
 
-def structured_over(layout: Any) -> Any:
+def structured_over(layout):
     """A new array with fields; any other object as it is."""
     if not has_float_fields(layout.dtype):
         return layout
     return structured(layout, {name: field_over(layout[name]) for name in layout.dtype.names})
 
 
-def field_over(x: Any) -> Any:
+def field_over(x):
     x = x.view(np.ndarray)
     if x.dtype.names is not None:
         return structured_over(x)
@@ -235,7 +235,7 @@ def field_over(x: Any) -> Any:
     return v
 
 
-def seen_with_fields(x: Any, to: np.dtype) -> Any:
+def seen_with_fields(x, to: np.dtype):
     """x.view(to) of an array of floats: each field is a view of x."""
     names: Any = to.names
     n = len(names)
@@ -248,11 +248,11 @@ def seen_with_fields(x: Any, to: np.dtype) -> Any:
 late.structured_over, late.seen_with_fields = structured_over, seen_with_fields
 
 
-def is_names(at: Any) -> bool:
+def is_names(at) -> bool:
     return isinstance(at, list) and bool(at) and all([isinstance(name, str) for name in at])
 
 
-def of_fields(at: Any, rank: int) -> tuple:
+def of_fields(at, rank: int) -> tuple:
     """The same index for the arrays of fields, which may have further axes."""
     at = at if isinstance(at, tuple) else (at,)
     taken = sum(
@@ -267,7 +267,7 @@ def of_fields(at: Any, rank: int) -> tuple:
     return (*at, ...) if k is None else (*at[:k], *rest, *at[k + 1 :], ...)
 
 
-def put(field: Any, at: Any, value: Any) -> None:
+def put(field, at, value) -> None:
     if type(field) is np.ndarray and any_tracked((value,)):
         raise DroppedDerivativeError(
             f"a tracked value is written into a field of {field.dtype}, which would drop its derivative in "
@@ -276,7 +276,7 @@ def put(field: Any, at: Any, value: Any) -> None:
     field[at] = value
 
 
-def parts_of(value: Any, to: np.dtype) -> list:
+def parts_of(value, to: np.dtype) -> list:
     """What each field gets when `value` is written into elements of dtype `to`."""
     assert to.names is not None
     if kind_of(value):
@@ -295,7 +295,7 @@ def parts_of(value: Any, to: np.dtype) -> list:
     return [value] * len(to.names)
 
 
-def from_nested(x: Any, to: np.dtype) -> Any:
+def from_nested(x, to: np.dtype):
     """An array of dtype `to`, of nested lists of tuples."""
     if kind_of(x):
         return x.copy() if x._layout.dtype == to else x.astype(to)
@@ -321,7 +321,7 @@ late.structured_from = from_nested
 
 
 @nested
-def plain(x: Any) -> Any:
+def plain(x):
     """The values."""
     if type(x) in HANDLES:
         return values_of(x)
@@ -332,13 +332,13 @@ def plain(x: Any) -> Any:
     return found
 
 
-def filled(layout: Any, x: StructuredArray) -> None:
+def filled(layout, x: StructuredArray) -> None:
     """The values of x, written into a plain array."""
     for name, v in x._array.items():
         layout[name] = plain(v)
 
 
-def handed_back(x: StructuredArray, back: Callable) -> Any:
+def handed_back(x: StructuredArray, back: Callable):
     """The plain array for which x stood."""
     if any_tracked((x,)):
         return x  # a value of an outer transform stays what it is
@@ -346,17 +346,17 @@ def handed_back(x: StructuredArray, back: Callable) -> Any:
     return x._layout
 
 
-def written(x: Any, text: str) -> str:
+def written(x, text: str) -> str:
     if any_tracked([x]):
         note_written(text)
     return text
 
 
-def replaced(tree: Any, by: Callable) -> Any:
+def replaced(tree, by: Callable):
     return nested(lambda x: by(x) if kind_of(x) else x)(tree)
 
 
-def by_fields(f: Any, args: tuple, kwargs: dict, run: Any = None) -> Any:
+def by_fields(f, args: tuple, kwargs: dict, run=None):
     """f(*args, **kwargs), where structured arrays are among the arguments.  `run`: f for Variables, if NumPy
     does not dispatch f."""
     if f in (np.asarray, np.asanyarray) and len(args) == 1 and kind_of(args[0]) and not kwargs:
@@ -374,12 +374,12 @@ def by_fields(f: Any, args: tuple, kwargs: dict, run: Any = None) -> Any:
     return of_values(f, given, found)
 
 
-def called(f: Any, given: Any, by: Callable) -> Any:
+def called(f, given, by: Callable):
     args, kwargs = replaced(given, by)
     return f(*args, **kwargs)
 
 
-def assembled(f: Any, run: Any, given: Any, names: Any) -> Any:
+def assembled(f, run, given, names):
     layout = called(f, given, lambda x: x._layout)
     fields = {name: called(run, given, lambda x, name=name: x._array[name]) for name in names}
     if isinstance(layout, (list, tuple)):
@@ -387,7 +387,7 @@ def assembled(f: Any, run: Any, given: Any, names: Any) -> Any:
     return structured(layout, fields)
 
 
-def moves_elements(f: Any, given: Any, found: list) -> bool:
+def moves_elements(f, given, found: list) -> bool:
     """Does f do the same to each field, whatever their values are?"""
     names = found[0]._layout.dtype.names
     for rising, others in itertools.product(names, (-1, 0)):
@@ -412,7 +412,7 @@ def moves_elements(f: Any, given: Any, found: list) -> bool:
     return True
 
 
-def same_field(whole: Any, name: str, part: Any) -> bool:
+def same_field(whole, name: str, part) -> bool:
     if isinstance(whole, (list, tuple)):
         return len(whole) == len(part) and all(
             [same_field(w, name, p) for w, p in zip(whole, part, strict=True)]
@@ -427,7 +427,7 @@ def same_field(whole: Any, name: str, part: Any) -> bool:
     )
 
 
-def probe(layout: Any, rising: str, start: int, others: int) -> tuple:
+def probe(layout, rising: str, start: int, others: int) -> tuple:
     """(an array like `layout` with one field in rising order, and the others in falling order, or 0; the next
     number)."""
     new = layout.copy()
@@ -439,14 +439,14 @@ def probe(layout: Any, rising: str, start: int, others: int) -> tuple:
     return new, start + layout.size
 
 
-def sorted_by_values(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **rest: Any) -> Any:
+def sorted_by_values(a, axis=-1, kind=None, order=None, **rest):
     a = a.ravel() if axis is None else a
     axis = -1 if axis is None else axis
     places = np.argsort(plain(a), axis, kind, order, **rest)
     return by_fields(lambda x: np.take_along_axis(x, places, axis), (a,), {})
 
 
-def of_values(f: Any, given: Any, found: list) -> Any:
+def of_values(f, given, found: list):
     """What f gives for the values, if no derivative is lost."""
     y = called(f, given, plain)
     if isinstance(y, str):
@@ -463,13 +463,13 @@ def of_values(f: Any, given: Any, found: list) -> Any:
     return y
 
 
-def has_no_floats(y: Any) -> bool:
+def has_no_floats(y) -> bool:
     if isinstance(y, (list, tuple)):
         return all(map(has_no_floats, y))
     return isinstance(y, ANSWERS) or (isinstance(y, (np.ndarray, np.generic)) and y.dtype.kind in "biuSUmM")
 
 
-def unstructured(x: StructuredArray, to: Any) -> Any:
+def unstructured(x: StructuredArray, to):
     """The fields along a new last axis.  NumPy may give a view, so writing either is an error."""
     kinds = {x._layout.dtype[name] for name in x._array}
     if len(kinds) != 1 or (to is not None and {to} != kinds):

@@ -69,13 +69,13 @@ class WrappedProbe(Probe):
 
 
 @nested
-def array_of(x: Any) -> Any:
+def array_of(x):
     """The arrays of the subarrays in x."""
     return x._array if is_subarray(x) else x
 
 
 @nested
-def probe_of(x: Any) -> Any:
+def probe_of(x):
     """x with plain arrays, for a call of NumPy's."""
     if not is_subarray(x):
         return layout_of(x)
@@ -84,7 +84,7 @@ def probe_of(x: Any) -> Any:
     return probe
 
 
-def subarray_over(kind: type, x: Any, template: Any) -> Any:
+def subarray_over(kind: type, x, template):
     """A new subarray of a class for an array, which is a view or copy of `template`."""
     new: Any = object.__new__(late.subarray_class(kind))
     object.__setattr__(new, "_array", x if is_array(layout_of(x)) else call(np.reshape, (x, ()), {}))
@@ -95,7 +95,7 @@ def subarray_over(kind: type, x: Any, template: Any) -> Any:
 late.subarray_over = subarray_over
 
 
-def own_method(x: Any, name: str) -> bool:
+def own_method(x, name: str) -> bool:
     """Does the class of the subarray define this method itself?"""
     return next(c for c in type.__dict__["__mro__"].__get__(type(x)) if name in vars_of(c)) not in BASES
 
@@ -103,7 +103,7 @@ def own_method(x: Any, name: str) -> bool:
 vars_of = type.__dict__["__dict__"].__get__
 
 
-def as_numpy_gives(x: Any, f: Any, y: Any, args: tuple, kwargs: dict) -> Any:
+def as_numpy_gives(x, f, y, args: tuple, kwargs: dict):
     """The result y of f(*args, **kwargs), of the class of the subarray x where NumPy's is of the subclass."""
     if type(y) not in HANDLES and not is_array(y) and not isinstance(y, (tuple, list)):
         return y
@@ -121,7 +121,7 @@ def as_numpy_gives(x: Any, f: Any, y: Any, args: tuple, kwargs: dict) -> Any:
     return of_class(x, y, like)
 
 
-def of_class(x: Any, y: Any, like: Any) -> Any:
+def of_class(x, y, like):
     if isinstance(like, (tuple, list)):
         parts = [of_class(x, v, w) for v, w in zip(y, like, strict=True)]
         return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
@@ -130,7 +130,7 @@ def of_class(x: Any, y: Any, like: Any) -> Any:
     return subarray_over(type(x), y, x) if isinstance(like, Probe) else y
 
 
-def wrapped(x: Any, y: Any, context: Any) -> Any:
+def wrapped(x, y, context):
     """A result of a ufunc, as the class of x gives it."""
     number = not np.ndim(layout_of(y))
     y = call(np.reshape, (y, ()), {}) if number else y
@@ -171,14 +171,14 @@ def reduction_of(ufunc: np.ufunc, method: str) -> Callable:
     return lambda x, axis=None, dtype=None, out=None, **rest: f(x, axis, dtype, out, **rest)
 
 
-def by_methods(f: Any) -> bool:
+def by_methods(f) -> bool:
     """Does NumPy's Python function call the method of its argument?"""
     return f in MEANS or (
         written_in_python(f) and not DELEGATES.isdisjoint(f._implementation.__code__.co_names)
     )
 
 
-def written_in_python(f: Any) -> bool:
+def written_in_python(f) -> bool:
     return hasattr(getattr(f, "_implementation", None), "__code__")
 
 
@@ -186,7 +186,7 @@ MEANS = (np.mean, np.var, np.std)
 DELEGATES = frozenset(("_wrapfunc", "_wrapreduction", "_wrapreduction_any_all"))
 
 
-def call_with_subarrays(f: Any, on_variables: Callable, args: tuple, kwargs: dict) -> Any:
+def call_with_subarrays(f, on_variables: Callable, args: tuple, kwargs: dict):
     """f(*args, **kwargs), which NumPy dispatches by the protocols of arrays if it can."""
     if holds_variable((args, kwargs), lambda x: False, structured.kind_of):
         return structured.by_fields(f, args, kwargs, on_variables)
@@ -199,7 +199,7 @@ def call_with_subarrays(f: Any, on_variables: Callable, args: tuple, kwargs: dic
     return y
 
 
-def with_subarrays(f: Any, args: tuple, kwargs: dict) -> Any:
+def with_subarrays(f, args: tuple, kwargs: dict):
     """What NumPy makes of f of subarrays and arrays, for which Variables stand: it asks the classes, then
     runs f."""
     found: dict = {}  # class -> the first of it
@@ -221,7 +221,7 @@ def with_subarrays(f: Any, args: tuple, kwargs: dict) -> Any:
 late.with_subarrays = with_subarrays
 
 
-def gives_view(at: Any) -> bool:
+def gives_view(at) -> bool:
     """Is x[at] of an array a view?"""
     return all(
         [type(k) in VIEWING or isinstance(k, np.integer) for k in (at if type(at) is tuple else (at,))]
@@ -237,6 +237,9 @@ class TrackedSubarray(Subarray):
     __slots__ = ()
     __array_priority__ = 0.0
     _tg_of: Any = np.ndarray  # the class that it stands for
+    copy: Any
+    ravel: Any
+    size: Any
 
     __class__: Any = property(lambda x: type(x)._tg_of)
     __hash__ = None  # type: ignore[assignment]
@@ -249,7 +252,7 @@ class TrackedSubarray(Subarray):
                     "ndarray.__new__(cls, shape, dtype, buffer) of a tracked buffer: offset, strides and "
                     "another dtype are not supported; write buffer.reshape(shape).view(cls)"
                 )
-            made = given.reshape(shape, order=order or "C")
+            made: Any = given.reshape(shape, order=order or "C")
         else:
             made = np.ndarray(shape, dtype, given, offset, strides, order)
             made = variable(made) if made.dtype.kind in "fc" else made
@@ -364,14 +367,14 @@ META = type
 BASES = (TrackedSubarray, PlainSubarray)
 
 
-def as_subarray(x: Any) -> Any:
+def as_subarray(x):
     """A subarray over the memory and the attributes of x."""
     new = object.__new__(late.subarray_class(type(x)))
     new._array, new.__dict__ = x._array, x.__dict__
     return new
 
 
-def of_plain(name: str, member: Any) -> Any:
+def of_plain(name: str, member):
     if isinstance(member, property):
         return property(lambda x: getattr(as_subarray(x), name))
     return lambda x, *args, **kwargs: member(as_subarray(x), *args, **kwargs)

@@ -1,7 +1,5 @@
 """NumPy's functions of polynomial coefficients (highest power first), of sets of values, and `unwrap`."""
 
-from typing import Any
-
 import numpy as np
 
 from .._core.arrays import xp_of
@@ -14,20 +12,20 @@ from .linalg.matrix_functions import eigvals
 from .piecewise import floor, maximum
 from .products import convolve, trace
 from .reductions import cumsum
-from .shaping import concatenate, embed, nested_to_array, real, reshape, slice_of, zeros_like
+from .shaping import array_operand, concatenate, embed, nested_to_array, real, reshape, slice_of, zeros_like
 from .special.bessel import i0
 from .special.declare import implements_special
 
 
-def as_vector(x: Any) -> Any:
+def as_vector(x):
     """x as a one-dimensional array."""
-    x = nested_to_array(x) if isinstance(x, (list, tuple)) else x
+    x = array_operand(x)
     return x if ndim(x) == 1 else reshape(x if hasattr(x, "shape") else np.asarray(x), to=(-1,))
 
 
 @implements_special(np.poly)
 def poly(seq_of_zeros):
-    z = nested_to_array(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else seq_of_zeros
+    z = array_operand(seq_of_zeros)
     if ndim(z) == 2:
         return characteristic_polynomial(z)
     z = as_vector(z)
@@ -44,7 +42,7 @@ def poly(seq_of_zeros):
 SMALL_MATRIX_ROWS = 12  # the largest matrix for which the recursion loses no precision
 
 
-def characteristic_polynomial(a: Any) -> Any:
+def characteristic_polynomial(a):
     """The coefficients of det(x - A). The recursion c[k] = -tr(A M) / k, M <- A M + c[k]
     (Faddeev-LeVerrier) is smooth at equal eigenvalues. A large matrix takes the eigenvalues."""
     n = shape(a)[0]
@@ -70,7 +68,7 @@ def simple_roots(p):
     return roots_of(p).astype(complex)
 
 
-def roots_of(p: Any) -> Any:
+def roots_of(p):
     """NumPy's roots. On a device, CuPy's function accepts few polynomials, so these are the eigenvalues
     of the companion matrix."""
     library = xp_of(p)

@@ -5,14 +5,12 @@ type 1, are symmetric. Types 2 and 3 are transposes of each other. The cosine tr
 its own transpose up to weights, because its end elements count twice or half."""
 
 import math
-from typing import Any
 
 import numpy as np
 import scipy.fft
 from scipy.fft import _fftlog_backend
 
 from .._core.arrays import xp_of
-from .._core.errors import ArgumentError
 from .._core.registry import load
 from .declare import NUMPY, axis_of, dtype, followed, linear, ndim, primitive, rules, shape, xp
 from .fft import SWAPPED
@@ -22,7 +20,7 @@ from .shaping import conj
 from .special.declare import implements_special
 
 
-@primitive(shapes=(0,), batch="axis")
+@primitive(batch="axis")
 def trigonometric(x, *, sine, kind, axis):
     """The transform of type `kind` along an axis, without normalisation."""
     fft = scipy.fft if xp_of(x) is np else load("cupyx.scipy.fft")
@@ -31,7 +29,7 @@ def trigonometric(x, *, sine, kind, axis):
     return (fft.dst if sine else fft.dct)(x, type=kind, axis=axis)
 
 
-def by_fourier(library: Any, x: Any, sine: bool, kind: int, axis: int) -> Any:
+def by_fourier(library, x, sine: bool, kind: int, axis: int):
     """Types 1 and 4 on CuPy, which lacks them: by the Fourier transform of the even or odd continuation,
     and of x shifted by an eighth of the period."""
     if x.dtype.kind == "c":
@@ -112,12 +110,10 @@ def transform_axis(x, sine, kind, n, axis, norm, orthogonalize, inverse):
 
 
 def _declare(name, sine, inverse):
-    def one(x, type=2, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, orthogonalize=None):
+    def one(x, type=2, n=None, axis=-1, norm=None, orthogonalize=None):
         return transform_axis(x, sine, type, n, axis, norm, orthogonalize, inverse)
 
-    def several(
-        x, type=2, s=None, axes=None, norm=None, overwrite_x=False, workers=None, *, orthogonalize=None
-    ):
+    def several(x, type=2, s=None, axes=None, norm=None, *, orthogonalize=None):
         if axes is None:
             axes = range(ndim(x)) if s is None else range(ndim(x) - np.size(s), ndim(x))
         axes = np.atleast_1d(axes).tolist()
@@ -170,14 +166,8 @@ def _to_hermitian(x, s, axes, norm):
     )
 
 
-def plain_plan(plan: Any) -> None:
-    if plan is not None:
-        raise ArgumentError("scipy.fft: plan= is not supported")
-
-
 def _declare_hermitian(name, f, default):
-    def of(x, s=None, axes=default, norm=None, overwrite_x=False, workers=None, *, plan=None):
-        plain_plan(plan)
+    def of(x, s=None, axes=default, norm=None):
         return f(x, s, axes, norm)
 
     implements_special(getattr(scipy.fft, name))(of)

@@ -30,7 +30,7 @@ from .._core.variable import HANDLES, Variable, variable
 from .declare import NUMPY, follow, implements
 from .declare import dtype as dtype_of
 from .declare import shape as dim
-from .shaping import array_of, astype, copy, copy_to_host, joined, nested_to_array, to_device
+from .shaping import array_of, array_operand, astype, copy, copy_to_host, joined, nested_to_array, to_device
 
 # Functions that run in NumPy or CuPy, and whose results become Variables while a transform is open.
 CREATORS = {
@@ -52,7 +52,7 @@ BUFFERS: frozenset = frozenset(
 )
 
 
-def room(f: Any, x: Any) -> Any:
+def room(f, x):
     """A new integer or boolean buffer made by f. Under `vmap` and in a recording it becomes a Variable, so
     it can hold values that differ between samples or calls."""
     holds_hidden = (
@@ -64,7 +64,7 @@ def room(f: Any, x: Any) -> Any:
     return variable(x) if holds_hidden else x
 
 
-def as_variable(x: Any, given: Any = ()) -> Any:
+def as_variable(x, given=()):
     """A new array as a Variable of level 0, if a transform is open in this thread. An array that shares
     memory, with an argument or anything else, stays plain. Another holder may write that memory, so
     each use copies it (`_core.reverse.keep`)."""
@@ -81,7 +81,7 @@ def as_variable(x: Any, given: Any = ()) -> Any:
     return x
 
 
-def is_fresh(x: Any, given: Any) -> bool:
+def is_fresh(x, given) -> bool:
     owner = x
     while is_array(owner):
         if any([owner is a for a in given]):
@@ -90,7 +90,7 @@ def is_fresh(x: Any, given: Any) -> bool:
     return owner is None and (x.base is None or not any([may_share_memory(x, a) for a in given]))
 
 
-def plain_of(x: Any) -> Any:
+def plain_of(x):
     if isinstance(x, (list, tuple)):
         return type(x)([plain_of(e) for e in x])
     return values_of(x)
@@ -102,8 +102,8 @@ def _like(f):
 
     def create(*args, like=None, **kwargs):
         xp = xp_of(layout_of(like))
-        args = [plain_of(a) for a in args]
-        return handle(getattr(xp, f.__name__)(*args, **{k: plain_of(v) for k, v in kwargs.items()}))
+        given = [plain_of(a) for a in args], {k: plain_of(v) for k, v in kwargs.items()}
+        return handle(getattr(xp, f.__name__)(*given[0], **given[1]))
 
     create.__name__ = f.__name__
     return create
@@ -134,7 +134,7 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
     return fill_value_of(handle(xp.empty(plain_of(shape), to, order)), y)
 
 
-def fill_value_of(out: Any, y: Any) -> Any:
+def fill_value_of(out, y):
     if not isinstance(out, Variable):
         if out.dtype.names is not None:
             out = late.structured_over(out)
@@ -158,7 +158,7 @@ def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, d
 def fromiter(iter, dtype, count=-1, *, like=None):
     xs = list(iter if count < 0 else itertools.islice(iter, count))
     if len(xs) < count:
-        raise ValueError(f"numpy.fromiter: the iterator has {len(xs)} elements for count={count}")
+        raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(xs)} items.")
     return array_with_copy(xs, dtype, None, 0, like)
 
 
@@ -196,7 +196,7 @@ def asfortranarray(a, dtype=None, *, like=None):
     return in_memory_order(array_with_copy(a, dtype, None, 1), "F")
 
 
-def in_memory_order(x: Any, order: str | None) -> Any:
+def in_memory_order(x, order: str | None):
     """x, or a copy if its memory is not in this order."""
     if (
         order not in ("C", "F")
@@ -217,7 +217,7 @@ def asarray_chkfinite(a, dtype=None, order=None):
 IF_NEEDED: dict = {np._CopyMode.ALWAYS: True, np._CopyMode.IF_NEEDED: None, np._CopyMode.NEVER: False}
 
 
-def array_with_copy(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
+def array_with_copy(a, dtype, wanted: bool | None, ndmin: int, like=None):
     """`wanted`: copy always (True), or only if needed (None, False)."""
     wanted = IF_NEEDED.get(wanted, wanted)
     to = None if dtype is None else np.dtype(dtype)
@@ -256,7 +256,7 @@ class ObjectBox:
         self.value = value
 
 
-def objects(a: Any, ndmin: int = 0) -> np.ndarray:
+def objects(a, ndmin: int = 0) -> np.ndarray:
     """A plain object array with the numbers of `a` as elements, tracked ones unchanged. NumPy computes
     with it through their operators."""
 
@@ -278,7 +278,7 @@ def objects(a: Any, ndmin: int = 0) -> np.ndarray:
     return out
 
 
-def cast(x: Any, to: np.dtype) -> Any:
+def cast(x, to: np.dtype):
     """x.astype(to). An integer or boolean result has no derivative."""
     if to == OBJECTS and isinstance(x, Variable):
         return objects(x)
@@ -298,7 +298,7 @@ def cast(x: Any, to: np.dtype) -> Any:
     return astype(x, to=to)
 
 
-def steps_between(start: Any, stop: Any, t: np.ndarray) -> Any:
+def steps_between(start, stop, t: np.ndarray):
     """t, along a first axis, in the library and the precision of start and stop."""
     xp = xp_of(layout_of(start if is_array(layout_of(start)) else stop))
     rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
@@ -342,7 +342,7 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
 @implements(np.geomspace)
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """start r^t for t from 0 to 1, with r = stop / start."""
-    start, stop = [nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
+    start, stop = [array_operand(x) for x in (start, stop)]
     t = steps_between(start, stop, np.linspace(0.0, 1.0, num, endpoint))
     y = start * (stop / start) ** t
     if axis != 0:
@@ -356,7 +356,7 @@ follow(__name__, np.logspace, np.require)
 # --- between host and device ---
 
 
-def on_device(x: Any) -> Any:
+def on_device(x):
     """x with Variables over NumPy arrays moved to the device."""
     if isinstance(x, (list, tuple)) and nests_variable(x):
         x = nested_to_array(x)
@@ -364,7 +364,7 @@ def on_device(x: Any) -> Any:
 
 
 @nested
-def on_device_result(x: Any) -> Any:
+def on_device_result(x):
     """The result of a CuPy function of numbers, with its arrays on the device."""
     return on_device(x) if isinstance(x, Variable) and is_array(layout_of(x)) else x
 

@@ -266,7 +266,7 @@ def primitive(
     layout: str = "own",
 ) -> Any:
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of
-    which the rules read only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: Python's
+    which the rules read only the shape; that of a linear operation is known.  `multi`: the number of outputs, if a tuple.  `infix`: Python's
     operator for the same. `holomorphic`: on complex input the engine makes adjoints of the rules, which are
     written as transposes; else they do so themselves. `aliases`: what the body gives may share memory with an
     array that it gets, or be that array.  `batch`: see `Primitive`; that of NumPy's ufuncs, and of what has
@@ -277,8 +277,8 @@ def primitive(
     and operators (`numpy.where` for a choice), which gives the value, while the rules give the derivatives;
     or `ComposedScalar(function)`, of which the derivatives are those of what is written there.
 
-    `total`: it gives a result for all numbers, as elementwise operations and moves do: it neither raises nor
-    warns of its own. `external`: it acts outside of the process, so that it is never left out, merged with
+    `total`: it gives a result for all numbers, as elementwise and linear operations and moves do: it neither
+    raises nor warns of its own. `external`: it acts outside of the process, so that it is never left out, merged with
     another or moved.  `rough`: kernels compute it less exactly than NumPy (a function of the settings, where
     they decide).  `reduces`: it combines elements along axes: "add", "max", "min", or "products".
     `known_as`: the name that errors and graphs show."""
@@ -349,6 +349,8 @@ def rules(entry: Any, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = N
         tuple([named_rule(r, prim) for r in (vjp if joint is None else (joint,))]),
     )
     prim.same, prim.linear = jvp is same, jvp is linear
+    if prim.linear:
+        prim.shapes = (0,)
     if prim.same and prim.batch is None:
         prim.batch = "elementwise"
     prim.keep_spec = _keep_spec(prim, bool(signature.varying))
@@ -421,6 +423,15 @@ def _keep_spec(prim: Primitive, varying: bool) -> AnyFunction:
         return tuple(inputs), any(u[1] for u in on)
 
     return spec
+
+
+def sum_of_given(terms: Any) -> Any:
+    """The sum of the terms that are not None; None if there are none."""
+    total = None
+    for c in terms:
+        if c is not None:
+            total = c if total is None else total + c
+    return total
 
 
 def _applied(entry: AnyFunction) -> AnyFunction:

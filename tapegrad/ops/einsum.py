@@ -5,7 +5,6 @@ import functools
 import math
 import string
 from collections import namedtuple
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -13,7 +12,7 @@ from numpy import ndarray
 from .._core.arrays import xp_of
 from .._core.primitive import layout_of, view
 from .._core.variable import ArrayVariable, Variable, View
-from .declare import implements, ndim, primitive, rules, shape, xp
+from .declare import implements, ndim, primitive, rules, shape, sum_of_given, xp
 from .layouts import in_library_layout
 from .products import T, diagonals, product, reordered, two_operands
 from .shaping import argsort, arrays_of, fit_to_shape, reshape, sum
@@ -63,7 +62,7 @@ class AsMatrices:
         # strides of two operands -> the axes of the result, and their permutation in memory
         self.known: dict = {}
 
-    def product(self, x: Any, y: Any) -> Any:
+    def product(self, x, y):
         """The contraction, in any memory order."""
         a, b = x.transpose(self.x), y.transpose(self.y)
         n, m, k = self.batch, self.batch + self.left, self.batch + y.ndim - self.batch - len(self.free)
@@ -104,7 +103,7 @@ def _contract_vjp(g, out, need, *xs, subscripts, optimize):
     left, result = subscripts.split("->")
     labels = left.split(",")
     best = optimize or len(xs) > 2
-    terms = []
+    terms: list = []
     for i, wanted in enumerate(need):
         if not wanted:
             terms.append(None)
@@ -116,12 +115,13 @@ def _contract_vjp(g, out, need, *xs, subscripts, optimize):
 
 
 def _contract_jvp(t, out, *xs, subscripts, optimize):
-    total = None
-    for i, d in enumerate(t):
-        if d is not None:
-            c = contract(*xs[:i], d, *xs[i + 1 :], subscripts=subscripts, optimize=optimize)
-            total = c if total is None else total + c
-    return total
+    return sum_of_given(
+        [
+            contract(*xs[:i], d, *xs[i + 1 :], subscripts=subscripts, optimize=optimize)
+            for i, d in enumerate(t)
+            if d is not None
+        ]
+    )
 
 
 rules(contract, joint=_contract_vjp, jvp=_contract_jvp)
@@ -221,7 +221,7 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
     return in_library_layout(y, np.einsum, operands, {"optimize": optimize, **named} if optimize else named)
 
 
-def _with_unique_labels(x: Any, p: list, size: dict) -> tuple:
+def _with_unique_labels(x, p: list, size: dict) -> tuple:
     """An operand and its labels: diagonals in place of labels that are repeated, and without axes of length
     one that broadcast."""
     for a in set(p):
@@ -237,7 +237,7 @@ def _with_unique_labels(x: Any, p: list, size: dict) -> tuple:
     return reshape(x, to=tuple([shape(x)[n] for n in kept])), [p[n] for n in kept]
 
 
-def _product_of(text: str, x: Any, y: Any) -> Any:
+def _product_of(text: str, x, y):
     """The einsum of two matrices or vectors over one label as `@`, if the memory order is that of
     einsum's result; else None."""
     how = _as_product(text)

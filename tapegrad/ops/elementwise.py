@@ -28,6 +28,7 @@ from .declare import (
     rules,
     same,
     shape,
+    sum_of_given,
 )
 from .nondifferentiable import meets_nonzero, note_zero, warn_nondifferentiable
 from .shaping import astype, conj, imag, real, reshape, spread_over_axes, zeros_like
@@ -145,21 +146,21 @@ rules(
 )
 
 
-def where_so(c: Any, g: Any) -> Any:
+def where_so(c, g):
     """g where c holds, else 0."""
     return np.where(c, g, g.dtype.type(0)) if type(g) is type(c) is np.ndarray else select(c, g, zero_of(g))
 
 
-def where_not(c: Any, g: Any) -> Any:
+def where_not(c, g):
     return np.where(c, g.dtype.type(0), g) if type(g) is type(c) is np.ndarray else select(c, zero_of(g), g)
 
 
-def zero_of(g: Any) -> Any:
+def zero_of(g):
     """A zero that does not change the dtype of g."""
     return dtype(g).type(0)
 
 
-def filled(x: Any, v: float) -> Any:
+def filled(x, v: float):
     """x, with non-finite elements replaced by v."""
     if not (is_array(x) or isinstance(x, (Variable, np.generic))):
         return x
@@ -167,7 +168,7 @@ def filled(x: Any, v: float) -> Any:
     return select(r - r == 0, x, zero_of(x) + v)
 
 
-def unreached(g: Any, c: Any) -> Any:
+def unreached(g, c):
     """The cotangent c of a stack of matrices, zero where it is nan and the results have zero cotangents g.
 
     A finite element stays: zero cotangents may be tracked, and have derivatives."""
@@ -181,7 +182,7 @@ def unreached(g: Any, c: Any) -> Any:
     return select((reshape(count, to=(*lead, 1, 1)) == 0) & (p != p), zero_of(c), c)
 
 
-def careful(rule: Any, squares: bool | None = None) -> Any:
+def careful(rule, squares: bool | None = None):
     """A reverse rule that keeps a zero cotangent zero, in further derivatives too, where the factor is
     not finite. `squares`: None, or whether it is one of an operation on twice the same operand, whose
     cotangents are infinite at zeros of roots only (`even`)."""
@@ -190,7 +191,7 @@ def careful(rule: Any, squares: bool | None = None) -> Any:
         rule = copy.copy(rule)
         rule.rule = careful(rule.rule, squares)
         return rule
-    prim = getattr(rule, "prim", None)
+    prim: Any = getattr(rule, "prim", None)
 
     def settled(g, *values, **params):
         def pulled(g, values):
@@ -233,7 +234,7 @@ def careful(rule: Any, squares: bool | None = None) -> Any:
     return settled if prim else rule
 
 
-def even(prim: Any, squares: bool, params: dict, g: Any, values: tuple, c: Any) -> Any:
+def even(prim, squares: bool, params: dict, g, values: tuple, c):
     """The cotangent c of x. A function of x * x is even in x, so its slope at zero is 0, or it has two
     opposite ones, with 0 between them. Only what is no square remains nan there, and what is under
     anything but a root."""
@@ -250,7 +251,7 @@ def even(prim: Any, squares: bool, params: dict, g: Any, values: tuple, c: Any) 
     return select((abs(p) == math.inf) & (h - h == 0), zero_of(c) + math.nan, c)
 
 
-def unless_nan(g: Any, other: Any) -> Any:
+def unless_nan(g, other):
     """The cotangent g, and the other one where it is nan."""
     if g is None or not has_nan(g):
         return g
@@ -285,7 +286,7 @@ def safe_range(d: np.dtype) -> tuple:
     return 4.0 * float(info.tiny), 0.25 * float(info.max), float(info.eps)
 
 
-def share_of(x: Any, r: Any, length: Any) -> Any:
+def share_of(x, r, length):
     """x[0] / r for a length r = length(*x), all plain; 0 where r is 0. If r is infinite or subnormal, x
     is first scaled by a power of 2."""
     (low, high, eps), xp = safe_range(r.dtype), xp_of(r)
@@ -304,7 +305,7 @@ def phase_of(x):
     return share_of((x,), abs(x), abs)
 
 
-def unless_zero(r: Any) -> Any:
+def unless_zero(r):
     """A length, with 1 in place of 0. Then 0 divided by it is 0, in every further derivative too."""
     zero = primal_of(r) == 0
     if seen(zero) is not None and not zero.any():
@@ -339,7 +340,7 @@ rules(absolute, _absolute_vjp, jvp=_absolute_jvp)
 # --- floor and remainder ---
 
 
-def quotient_and_rest(a: Any, b: Any) -> tuple:
+def quotient_and_rest(a, b) -> tuple:
     """In a kernel: floor(a / b), and the remainder a - b floor(a / b), which has the sign of b and is
     always smaller. A quotient that was rounded up to an integer is corrected. If the quotient is so
     large that its error is greater, the remainder is nan."""
@@ -461,7 +462,7 @@ def root_slope(g, r):
     return over0(0.5 * g, r)
 
 
-def _root_slope_vjp(c, g, r):
+def _root_slope_vjp(c, out, g, r):
     """The tangent of a root of x @ x vanishes at zero, and c does too. If the root is only masked there,
     c is nonzero, unless the direction is zero there. In that case the warning is superfluous."""
     gate = seen(unknown_limit(g, r))
@@ -481,10 +482,10 @@ def _root_slope_jvp(t, out, g, r):
             warn_nondifferentiable("sqrt", callers_line())
     a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
-    return b if a is None else a if b is None else a + b
+    return sum_of_given((a, b))
 
 
-def unknown_limit(g: Any, r: Any) -> Any:
+def unknown_limit(g, r):
     """Where is g / r of the form 0 / 0?"""
     return (primal_of(g) == 0) & (primal_of(r) == 0)
 
@@ -497,7 +498,7 @@ def _sqrt_rule(g, out, x):
 
 rules(
     root_slope,
-    lambda c, out, g, r: _root_slope_vjp(c, g, r),
+    _root_slope_vjp,
     lambda c, out, g, r: -times00(g, over0(over0(0.5 * c, r), r)),
     jvp=_root_slope_jvp,
 )

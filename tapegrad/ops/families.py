@@ -1,38 +1,46 @@
 """Imports all families of operations, which register themselves."""
 
-from . import creation as creation
-from . import einsum as einsum
-from . import elementwise as elementwise
-from . import fft as fft
-from . import names as names
-from . import nondifferentiable as nondifferentiable
-from . import piecewise as piecewise
-from . import products as products
-from . import reductions as reductions
-from . import scans as scans
-from . import shaping as shaping
-from . import sorting as sorting
-from . import statistics as statistics
-from . import zero_derivative as zero_derivative
-from .indexing import gathering as gathering
-from .indexing import hidden_regions as hidden_regions
-from .indexing import overlaps as overlaps
-from .indexing import padding as padding
-from .indexing import regions as regions
-from .indexing import traced_indices as traced_indices
-from .indexing import traced_masks as traced_masks
-from .indexing import views as views
-from .indexing import writes as writes
-from .linalg import block_matrices as block_matrices
-from .linalg import decompositions as decompositions
-from .linalg import degenerate_spectra as degenerate_spectra
-from .linalg import determinants as determinants
-from .linalg import factorizations as factorizations
-from .linalg import hermitian as hermitian
-from .linalg import norms as norms
-from .special import asymptotic as asymptotic
-from .special import bessel as bessel
-from .special import error_functions as error_functions
-from .special import gamma as gamma
-from .special import incomplete as incomplete
-from .special import zeta as zeta
+from . import (  # noqa: F401
+    creation,
+    einsum,
+    elementwise,
+    fft,
+    names,
+    nondifferentiable,
+    piecewise,
+    products,
+    reductions,
+    scans,
+    shaping,
+    sorting,
+    statistics,
+    zero_derivative,
+)
+from .indexing import (  # noqa: F401
+    gathering,
+    hidden_regions,
+    overlaps,
+    padding,
+    regions,
+    traced_indices,
+    traced_masks,
+    views,
+    writes,
+)
+from .linalg import (  # noqa: F401
+    block_matrices,
+    decompositions,
+    degenerate_spectra,
+    determinants,
+    factorizations,
+    hermitian,
+    norms,
+)
+from .special import (  # noqa: F401
+    asymptotic,
+    bessel,
+    error_functions,
+    gamma,
+    incomplete,
+    zeta,
+)

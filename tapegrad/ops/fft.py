@@ -5,8 +5,6 @@ The matrix of the transform is symmetric, so `dft` is its own transpose. `rdft` 
 and `irdft` (half spectrum to real) are adjoints of each other up to a weight. The half spectrum holds
 each frequency once, but the inner ones stand for two."""
 
-from typing import Any
-
 import numpy as np
 import scipy.fft
 
@@ -16,23 +14,23 @@ from .declare import NUMPY, axis_of, dtype, followed, implements, linear, ndim, 
 from .shaping import arrays_of, embed, fit_to_shape, slice_of
 
 
-@primitive(shapes=(0,), batch="axis")
+@primitive(batch="axis")
 def dft(x, *, axes, inverse=False):
     fft = xp_of(x).fft
     return fft.ifftn(x, axes=axes, norm="forward") if inverse else fft.fftn(x, axes=axes, norm="backward")
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="axis")
+@primitive(holomorphic=False, batch="axis")
 def rdft(x, *, axis):
     return xp_of(x).fft.rfft(x, axis=axis, norm="backward")
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="axis")
+@primitive(holomorphic=False, batch="axis")
 def irdft(x, *, n, axis):
     return xp_of(x).fft.irfft(x, n, axis=axis, norm="forward")
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="axis")
+@primitive(holomorphic=False, batch="axis")
 def weighted(x, *, n, axis, weight):
     """The half spectrum of a signal of length n, with the inner frequencies multiplied by `weight`."""
     library, m = xp_of(x), x.shape[axis]
@@ -62,14 +60,14 @@ FORWARD = {None: 0, "backward": 0, "ortho": -0.5, "forward": -1}
 INVERSE = {None: -1, "backward": -1, "ortho": -0.5, "forward": 0}
 
 
-def normalised(y: Any, n: int, powers: dict, norm: Any) -> Any:
+def normalised(y, n: int, powers: dict, norm):
     if norm not in powers:
         raise ValueError(f"fft: norm must be 'backward', 'ortho' or 'forward', not {norm!r}")
     power = powers[norm]
     return y if power == 0 or n == 1 else y * float(n) ** power
 
 
-def _fitted(x: Any, axis: int, n: int | None) -> Any:
+def _fitted(x, axis: int, n: int | None):
     """x truncated or zero-padded to length n along the axis."""
     have = shape(x)[axis]
     if n is None or n == -1 or n == have:
@@ -79,14 +77,12 @@ def _fitted(x: Any, axis: int, n: int | None) -> Any:
     return slice_of(x, axis=axis, start=0, stop=n) if n < have else embed(x, axis=axis, start=0, size=n)
 
 
-def _array(a: Any) -> Any:
+def _array(a):
     a = a if hasattr(a, "dtype") else arrays_of([a])[0]
     return a if dtype(a).kind in "fc" else a * 1.0
 
 
-def transform_axis(
-    a: Any, n: int, axis: int, is_real: bool, is_forward: bool, norm: Any, out: None = None
-) -> Any:
+def transform_axis(a, n: int, axis: int, is_real: bool, is_forward: bool, norm, out: None = None):
     """NumPy's `_raw_fft`, the compiled part of all its transforms."""
     a = _array(a)
     axis, powers = axis_of(axis, ndim(a)), FORWARD if is_forward else INVERSE
@@ -106,15 +102,8 @@ for _name in (*TRANSFORMS, "fftshift", "ifftshift"):
 SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-def _one_axis(f):
-    def scipy_one(x, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, *, plan=None):
-        return f(x, n, axis, norm)
-
-    return scipy_one
-
-
 def _more_axes(f, default):
-    def scipy_more(x, s=None, axes=default, norm=None, overwrite_x=False, workers=None, *, plan=None):
+    def scipy_more(x, s=None, axes=default, norm=None):
         s, axes = [(v,) if isinstance(v, (int, np.integer)) else v for v in (s, axes)]
         return f(x, s, tuple(range(-len(s), 0)) if axes is None is not s else axes, norm)
 
@@ -132,9 +121,7 @@ frequencies("fftfreq")
 frequencies("rfftfreq")
 
 
-for _name in TRANSFORMS:
+for _name in (*TRANSFORMS, "fftshift", "ifftshift"):
     _f, _scipys = NUMPY[getattr(np.fft, _name)], getattr(scipy.fft, _name)
     _several = {"2": (-2, -1), "n": None}
-    implements(_scipys)(_more_axes(_f, _several[_name[-1]]) if _name[-1] in _several else _one_axis(_f))
-for _name in ("fftshift", "ifftshift"):
-    implements(getattr(scipy.fft, _name))(NUMPY[getattr(np.fft, _name)])
+    implements(_scipys)(_more_axes(_f, _several[_name[-1]]) if _name[-1] in _several else _f)

@@ -2,7 +2,6 @@
 that define them, as in `np.histogram`."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -10,18 +9,18 @@ from .._core.arrays import xp_of
 from .._core.primitive import values_of
 from .declare import ndim, shape
 from .reductions import sum
-from .shaping import nested_to_array, reshape
+from .shaping import array_operand, reshape
 from .sorting import bincount
 from .special.declare import implements_special
 from .statistics import histogram
 
 
-def sample_columns(sample: Any) -> list:
+def sample_columns(sample) -> list:
     """The columns of a sample: an array (n, axes) or a sequence of arrays (n)."""
     if not isinstance(sample, (list, tuple)) and ndim(sample) == 2:
         return [sample[:, k] for k in range(shape(sample)[1])]
     rows = sample if isinstance(sample, (list, tuple)) else [sample]
-    return [nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in rows]
+    return [array_operand(x) for x in rows]
 
 
 @implements_special(np.histogramdd)
@@ -42,7 +41,7 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
         at = at * n + library.clip(cell, 0, n - 1)
     w = inside * 1.0
     if weights is not None:
-        w = w * (nested_to_array(weights) if isinstance(weights, (list, tuple)) else weights)
+        w = w * array_operand(weights)
     counts = reshape(bincount(at, w, math.prod(sizes)), to=tuple(sizes))
     if density:
         counts = counts / sum(counts)

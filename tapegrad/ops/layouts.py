@@ -12,7 +12,6 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -54,14 +53,14 @@ def laid_as_library(function: Callable, ours: Callable, always: bool) -> Callabl
     return implemented
 
 
-def for_lapack(x: Any) -> Any:
+def for_lapack(x):
     """An array in the precision to which SciPy casts it: LAPACK has single and double."""
     d = getattr(late.shown(x) if isinstance(x, Variable) else x, "dtype", None)
     to = LAPACK.get(getattr(d, "char", ""))
     return x if to is None else late.astype(x, to=to) if isinstance(x, Variable) else x.astype(to)
 
 
-def all_usual(xs: Any) -> bool:
+def all_usual(xs) -> bool:
     """Are all arrays in xs, and in lists there, in C order, and is every dtype the usual one?"""
     for x in xs:
         c = type(x)
@@ -78,7 +77,7 @@ def all_usual(xs: Any) -> bool:
     return True
 
 
-def in_library_layout(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+def in_library_layout(y, function: Callable, args: tuple, kwargs: dict):
     """The result y of a composition, or each member of it, in the form of the library's result."""
     # (`isinstance` would ask a Variable for its class)
     several = type(y) not in HANDLES and issubclass(type(y), (tuple, list))
@@ -109,7 +108,7 @@ def in_library_layout(y: Any, function: Callable, args: tuple, kwargs: dict) -> 
     return found[0] if not several else type(y)(found) if type(y) in (tuple, list) else type(y)(*found)
 
 
-def layout_key(x: Any, given: list) -> Any:
+def layout_key(x, given: list):
     """The part of an argument that decides the form of the result: the layout of arrays, which are
     appended to `given`. Raises TypeError for other objects than arrays and settings."""
     c = type(x)
@@ -131,7 +130,7 @@ def layout_key(x: Any, given: list) -> Any:
     return xp_of(x), x.shape, x.strides, x.dtype.char
 
 
-def library_view(x: Any, least: int) -> Any:
+def library_view(x, least: int):
     """x as the library takes it: a copy, because the library may overwrite it (`overwrite_a=True`). Hidden
     values are replaced by dummy values, from `least` upwards."""
     c = type(x)
@@ -165,13 +164,13 @@ def library_layout(function: Callable, args: tuple, kwargs: dict, given: list) -
     return [array_form(v) for v in (y if isinstance(y, (tuple, list)) else [y])]
 
 
-def array_form(v: Any) -> tuple | None:
+def array_form(v) -> tuple | None:
     if is_array(v):
         return v.shape, v.strides, v.dtype
     return ((), None, v.dtype) if isinstance(v, np.generic) else None
 
 
-def device_function(function: Callable) -> Any:
+def device_function(function: Callable):
     """CuPy's function of the same name, or None."""
     library, dot, rest = (getattr(function, "__module__", None) or "numpy").partition("._")[0].partition(".")
     # (ufuncs do not name their module)
@@ -183,7 +182,7 @@ def device_function(function: Callable) -> Any:
     return found[0] or found[1]
 
 
-def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -> Any:
+def like(y, v, shape: tuple, strides: tuple | None, dtype: np.dtype):
     """y, whose value is v, copied or cast to this form."""
     if shape != v.shape:
         return y
@@ -208,7 +207,7 @@ def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -
     return late.relaid(y, strides=strides)
 
 
-def stand_in(x: Any, least: int = 0) -> Any:
+def stand_in(x, least: int = 0):
     """Dummy values in the memory order of x: matrices that have an inverse and a root, and valid indices.
     `least` is added to floats."""
     if not is_array(x):

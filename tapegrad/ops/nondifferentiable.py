@@ -13,15 +13,14 @@ import sys
 import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, xp_of
+from .._core.arrays import is_array
 from .._core.errors import NonDifferentiableWarning, callers_line, users_frame
-from .._core.primitive import SAMPLED, is_tracked, layout_of, live, primal_of, seen, truth_of, watching
+from .._core.primitive import SAMPLED, is_tracked, live, primal_of, seen, truth_of, watching
 from .._core.variable import Variable
-from .declare import primitive, rules
+from .declare import primitive, rules, xp
 
 
 def warn_user(text: str, kind: type) -> None:
@@ -32,7 +31,7 @@ def warn_user(text: str, kind: type) -> None:
 CALL = (lambda f, args, kwargs: f(*args, **kwargs)).__code__
 
 
-def at_users_line(f: Callable, *args: Any, **kwargs: Any) -> Any:
+def at_users_line(f: Callable, *args, **kwargs):
     """`f(*args, **kwargs)`, called from a frame that stands for the user's.  A warning of f's at its caller's
     line is at the user's."""
     frame = users_frame() or sys._getframe(1)
@@ -46,7 +45,7 @@ def call_at(file: str, line: int) -> CodeType:
     return CALL.replace(co_filename=file, co_firstlineno=line)
 
 
-def warn_nondifferentiable(what: str, line: str) -> None:
+def warn_nondifferentiable(what: str, line: str | None) -> None:
     warn_user(
         f"{what} at zero ({line}): a second derivative does not exist there, or cannot be told; it is taken "
         f"as 0. If the function is "
@@ -56,7 +55,7 @@ def warn_nondifferentiable(what: str, line: str) -> None:
     )
 
 
-def meets_nonzero(v: Any, zero: Any) -> bool:
+def meets_nonzero(v, zero) -> bool:
     """Is v nonzero in any element where `zero` holds? (False if the values cannot be read.)"""
     if is_unreadable(v) or is_unreadable(zero):
         return holds_somewhere((primal_of(v) != 0) & primal_of(zero))
@@ -64,11 +63,11 @@ def meets_nonzero(v: Any, zero: Any) -> bool:
     return v is not None and zero is not None and bool((np.asarray(v != 0) & zero).any())
 
 
-def is_unreadable(v: Any) -> bool:
+def is_unreadable(v) -> bool:
     return isinstance(primal_of(v), Variable)
 
 
-def holds_somewhere(condition: Any) -> bool:
+def holds_somewhere(condition) -> bool:
     """Does a hidden condition hold for any element of any sample? If it holds in a recording, that
     recording is valid for its own call only."""
     v = primal_of(condition)
@@ -77,7 +76,7 @@ def holds_somewhere(condition: Any) -> bool:
         v = primal_of(getattr(slot, "value", slot))
     if not isinstance(v, Variable):
         return bool(v.any())
-    if xp_of(layout_of(v)) is not np:
+    if xp(v) is not np:
         return False
     found = truth_of(v.any())
     if found:
@@ -85,7 +84,7 @@ def holds_somewhere(condition: Any) -> bool:
     return found
 
 
-def readable_values(v: Any) -> Any:
+def readable_values(v):
     """The values of v if they may be read, else None. On a device only while a watcher is active, because
     it must synchronise."""
     found = seen(v)
@@ -102,12 +101,12 @@ def noted(y, x, *, zero, what, line, pulled, pushed):
     return y.copy()
 
 
-def _noted_vjp(g, zero, what, line, pulled, pushed):
+def _noted_vjp(g, out, y, x, zero, what, line, pulled, pushed):
     if (pulled and meets_nonzero(g, zero)) or (pushed is not None and meets_nonzero(pushed, zero)):
         warn_nondifferentiable(what, line)
 
 
-def _noted_jvp(t, zero, what, line, pulled, pushed):
+def _noted_jvp(t, out, y, x, zero, what, line, pulled, pushed):
     if t[1] is not None and meets_nonzero(t[1], zero) and (pulled or meets_nonzero(pushed, zero)):
         warn_nondifferentiable(what, line)
     return t[0]
@@ -116,16 +115,12 @@ def _noted_jvp(t, zero, what, line, pulled, pushed):
 rules(
     noted,
     lambda g, out, y, x, zero, what, line, pulled, pushed: g,
-    lambda g, out, y, x, zero, what, line, pulled, pushed: _noted_vjp(g, zero, what, line, pulled, pushed),
-    jvp=lambda t, out, y, x, zero, what, line, pulled, pushed: _noted_jvp(
-        t, zero, what, line, pulled, pushed
-    ),
+    _noted_vjp,
+    jvp=_noted_jvp,
 )
 
 
-def note_zero(
-    y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None
-) -> Any:
+def note_zero(y, x, zero, what: str, line: str | None = None, pulled: bool = True, pushed=None):
     """`noted` if it can matter: on the host, at a zero length, for a tracked x."""
     if not is_tracked(x):
         return y

@@ -7,7 +7,6 @@ Subgradients: ties of maximum and minimum share equally; the derivative of hypot
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.special
@@ -37,16 +36,16 @@ from .elementwise import (
     zero_of,
 )
 from .nondifferentiable import note_zero
-from .shaping import array_of, nested_to_array
+from .shaping import array_of, array_operand
 from .shaping import copy as copied
 
 
 @functools.cache
-def _cupy_special() -> Any:
+def _cupy_special():
     return load("cupyx.scipy.special")
 
 
-def special_of(x: Any) -> Any:
+def special_of(x):
     """scipy.special, or CuPy's version."""
     return scipy.special if xp_of(x) is np else _cupy_special()
 
@@ -169,20 +168,20 @@ fmin = elementwise(
 )
 
 
-def tie_share(g: Any, x: Any, y: Any) -> Any:
+def tie_share(g, x, y):
     """The part of g that belongs to x in max(x, y): half at a tie, and zero (for any g) where y is
     larger. If one is nan, both get all of g."""
     x, y = primal_of(x), primal_of(y)
     return shared_at_ties(x == y, g, select(x < y, zero_of(g), g))
 
 
-def shared_at_ties(tied: Any, g: Any, part: Any) -> Any:
+def shared_at_ties(tied, g, part):
     """`part`, but half of g where two arguments are equal."""
     ties = seen(tied)
     return part if ties is not None and not ties.any() else select(tied, dtype(g).type(0.5) * g, part)
 
 
-def share_f(g: Any, x: Any, y: Any) -> Any:
+def share_f(g, x, y):
     """The same for functions that ignore nan."""
     x, y = primal_of(x), primal_of(y)
     return shared_at_ties(x == y, g, select((x > y) | ((y != y) & (x == x)), g, zero_of(g)))
@@ -218,7 +217,7 @@ def where(condition, x=None, y=None):
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
     # (`isinstance` would ask a Variable for its class)
-    x, y = [nested_to_array(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]
+    x, y = [array_operand(v) for v in (x, y)]
     r = select(condition, x, y)
     return r if is_array(layout_of(r)) else array_of(r)
 
@@ -265,7 +264,7 @@ rules(expit, lambda g, out, x: g * logistic_slope(x), jvp=same)
 # --- rounding and remainders ---
 
 
-def _constant(ufunc: np.ufunc, scalar: Any = None) -> Callable:
+def _constant(ufunc: np.ufunc, scalar=None) -> Callable:
     """The operation of a ufunc whose derivative is zero."""
     name = ufunc.__name__
 
@@ -396,7 +395,7 @@ heaviside = elementwise(
 rules(scaled, lambda g, out, x, n: scaled(g, n), lambda g, out, x, n: None, jvp=same)
 
 
-def sign_bit(x: Any) -> Any:
+def sign_bit(x):
     """1 or -1; a zero has a sign too."""
     return copysign(dtype(x).type(1), primal_of(x))
 
@@ -428,7 +427,7 @@ rules(with_finite, lambda g, out, x, nan, posinf, neginf: select(isfinite(x), g,
 
 @implements(np.nan_to_num)
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    x = nested_to_array(x) if isinstance(x, (list, tuple)) else x
+    x = array_operand(x)
     parts = (x.real, x.imag) if dtype(x).kind == "c" else (x,)
     y, *imaginary = [with_finite(part, nan=nan, posinf=posinf, neginf=neginf) for part in parts]
     for part in imaginary:

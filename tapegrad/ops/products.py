@@ -13,11 +13,11 @@ from numpy import ndarray
 from .._core.arrays import xp_of
 from .._core.primitive import hook, layout_of, primal_of
 from .._core.variable import Variable
-from .declare import axes_of, follow, implements, linear, ndim, primitive, rules, shape
+from .declare import axes_of, follow, implements, linear, ndim, primitive, rules, shape, sum_of_given, xp
 from .shaping import arrays_of, concatenate, conj, fit_to_shape, reshape, slice_of, sum, transpose
 
 
-def matrix_batch(run: Any, xs: list, params: dict) -> Any:
+def matrix_batch(run, xs: list, params: dict):
     """The batching rule of operations on two matrices, or batches of matrices, where an operand with one
     axis is a vector."""
     n, m = [v.ndim - 1 for v in xs]
@@ -44,20 +44,20 @@ def T(x: Any) -> Any:
     return transpose(x, axes=(*range(n - 2), n - 1, n - 2))
 
 
-def H(x: Any) -> Any:
+def H(x):
     """The conjugate transpose of each matrix in a batch."""
     return conjugate(T(x))
 
 
-def conjugate(x: Any) -> Any:
+def conjugate(x):
     return conj(x) if layout_of(x).dtype.kind == "c" else x
 
 
-def column(x: Any) -> Any:
+def column(x):
     return reshape(x, to=(*shape(x), 1))
 
 
-def row_vector(x: Any) -> Any:
+def row_vector(x):
     s = shape(x)
     return reshape(x, to=(*s[:-1], 1, s[-1]))
 
@@ -94,7 +94,7 @@ def _matmul_right(g, out, x, y):
     return fit_to_shape(c, shape(y), None)
 
 
-def flat_rows(x: Any, kept: int) -> Any:
+def flat_rows(x, kept: int):
     """x with all axes but the last `kept` flattened into one."""
     s = shape(x)
     n = len(s) - kept
@@ -105,8 +105,9 @@ def bilinear_forward(f: Callable) -> Callable:
     """The forward rule of a bilinear operation."""
 
     def push(t, out, a, b, **settings):
-        terms = [f(x, y, **settings) for x, y in ((t[0], b), (a, t[1])) if x is not None and y is not None]
-        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+        return sum_of_given(
+            [f(x, y, **settings) for x, y in ((t[0], b), (a, t[1])) if x is not None and y is not None]
+        )
 
     return push
 
@@ -124,7 +125,7 @@ def product(x, y):
 # --- composed of matmul ---
 
 
-def two_operands(a: Any, b: Any) -> tuple:
+def two_operands(a, b) -> tuple:
     """Two operands as arrays or Variables."""
     return (a, b) if isinstance(a, Variable) and isinstance(b, Variable) else tuple(arrays_of((a, b)))
 
@@ -144,7 +145,7 @@ def vdot(a, b):
     return matmul(conjugate(a), b)
 
 
-def flat_operand(x: Any) -> Any:
+def flat_operand(x):
     s = shape(x)
     return x if len(s) == 1 else reshape(x, to=(int(np.prod(s)),))
 
@@ -166,7 +167,7 @@ def outer(a, b, out=None):
     return column(flat_operand(a)) * flat_operand(b)
 
 
-def reordered(x: Any, axes: tuple) -> Any:
+def reordered(x, axes: tuple):
     return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
 
 
@@ -181,7 +182,7 @@ def kron(a, b):
     return reshape(x * y, to=tuple([i * j for i, j in zip(s, r, strict=True)]))
 
 
-def move_axis(x: Any, source: int, to: int) -> Any:
+def move_axis(x, source: int, to: int):
     """np.moveaxis for one axis."""
     n = ndim(x)
     source, to = source % n, to % n
@@ -192,13 +193,13 @@ def move_axis(x: Any, source: int, to: int) -> Any:
     return transpose(x, axes=tuple(axes))
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def take_last(x, *, at):
     """x[..., at] for a tuple of indices."""
     return x[..., list(at)]
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def put_last(x, *, at, size):
     """The adjoint of `take_last`, for distinct indices."""
     out = xp_of(x).zeros((*x.shape[:-1], size), x.dtype)
@@ -256,13 +257,13 @@ def vecmat(v, a):
 # --- diagonals, trace ---
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def diagonals(x, *, offset=0):
     """The diagonal of each matrix."""
     return xp_of(x).diagonal(x, offset, -2, -1).copy()
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def with_diagonals(x, *, to, offset=0):
     """Matrices of shape `to` with one nonzero diagonal: the adjoint of `diagonals`."""
     out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
@@ -298,14 +299,14 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
 # --- convolution and polynomials ---
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def backwards(x):
     return x[..., ::-1].copy()
 
 
 def _convolve_stacked(run, xs, params):
     x, y = sorted(xs, key=lambda v: -shape(v)[1])
-    count, m, zeros = shape(x)[0], shape(y)[1], xp_of(layout_of(x)).zeros
+    count, m, zeros = shape(x)[0], shape(y)[1], xp(x).zeros
     total = None
     for k in range(m):  # the contribution of each element of the shorter one
         share = x * y[:, k : k + 1]
@@ -321,7 +322,7 @@ def convolve_full(x, y):
     return xp_of(x).convolve(x, y, "full")
 
 
-def _middle(c: Any, start: int, length: int) -> Any:
+def _middle(c, start: int, length: int):
     return (
         c if start == 0 and length == shape(c)[0] else slice_of(c, axis=0, start=start, stop=start + length)
     )
@@ -337,7 +338,7 @@ rules(
 matmul.prim.multilinear = convolve_full.prim.multilinear = True
 
 
-def _moded(a: Any, v: Any, mode: Any, same_start: int) -> Any:
+def _moded(a, v, mode, same_start: int):
     """The part of the full convolution for NumPy's `mode`."""
     n, m = shape(a)[0], shape(v)[0]
     c = convolve_full(a, v)

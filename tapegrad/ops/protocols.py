@@ -37,7 +37,7 @@ from .._core.registry import late, load
 from .._core.variable import HANDLES, SUBARRAYS, ArrayVariable, Variable, View
 from . import creation, scans
 from . import shaping as s
-from .declare import NUMPY, shape
+from .declare import NUMPY, shape, xp
 from .indexing import overlaps
 from .indexing.traced_indices import is_hidden, with_added
 from .layouts import in_library_layout
@@ -45,7 +45,7 @@ from .names import reason
 from .sorting import with_extremes
 
 
-def no_rule(f: Any) -> NoRuleError:
+def no_rule(f) -> NoRuleError:
     why = reason(public_name(f))
     if why is not None:
         return NoRuleError(
@@ -60,7 +60,7 @@ def no_rule(f: Any) -> NoRuleError:
     )
 
 
-def function_for(f: Any) -> Any:
+def function_for(f):
     """The operation for a NumPy or SciPy function, which may be declared on first use."""
     try:
         found = NUMPY.get(f)
@@ -72,7 +72,7 @@ def function_for(f: Any) -> Any:
     return found
 
 
-def signature_of(f: Any) -> inspect.Signature:
+def signature_of(f) -> inspect.Signature:
     """The signature of the library's f. If f has none, like C functions of NumPy before 2.4, that of the
     operation."""
     try:
@@ -81,7 +81,7 @@ def signature_of(f: Any) -> inspect.Signature:
         return inspect.signature(function_for(f))
 
 
-def is_special(f: Any) -> bool:
+def is_special(f) -> bool:
     """Is f a function of SciPy's special functions that is no ufunc?"""
     home = getattr(f, "__module__", None) or type(f).__module__
     return home.startswith("scipy.special") and not isinstance(f, np.ufunc)
@@ -102,7 +102,7 @@ class Adapter:
     arguments are arrays and are passed by position. Library defaults are omitted. A parameter that the
     operation lacks must have its default, or have no influence on values."""
 
-    def __init__(self, f: Any, ours: Callable):
+    def __init__(self, f, ours: Callable):
         self.f, self.declared = f, ours
         self.ours = of_arrays(ours) if is_special(f) else ours
         mine = inspect.signature(ours)
@@ -133,7 +133,7 @@ class Adapter:
             n for n in self.names - {*self.leading, "out"} if n in params and own_default(params[n].default)
         }
 
-    def __call__(self, args: tuple, kwargs: dict) -> Any:
+    def __call__(self, args: tuple, kwargs: dict):
         if self.varying:
             return self.ours(*args, **kwargs)
         if len(args) <= self.places and kwargs.keys() <= self.direct:
@@ -169,7 +169,7 @@ class Adapter:
             kwargs = {k: v for n, (k, v) in enumerate(bound.items()) if n >= len(args) and k != "out"}
         return out, args, kwargs
 
-    def pass_on(self, named: dict, name: str, value: Any, default: Any) -> None:
+    def pass_on(self, named: dict, name: str, value, default) -> None:
         if value is NO_VALUE or same_argument(value, default):
             return
         if name in self.names:
@@ -180,14 +180,14 @@ class Adapter:
 
 PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 NO_VALUE = np._NoValue
-HARMLESS = {
-    "order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_input",
-    "check_finite", "workers",
-    "optimize", "lwork", "driver", "lapack_driver",
-}  # fmt: skip
+HARMLESS = set(
+    "order subok casting device check_finite workers optimize lwork driver lapack_driver overwrite_a "
+    "overwrite_a_band overwrite_ab overwrite_b overwrite_c overwrite_input overwrite_qr overwrite_qru "
+    "overwrite_qruv overwrite_x".split()
+)
 
 
-def own_default(x: Any) -> bool:
+def own_default(x) -> bool:
     """Is the default a meaningful value, and not a library's private mark for 'not given'? (NumPy's own
     mark counts as a value.)"""
     return (
@@ -198,11 +198,11 @@ def own_default(x: Any) -> bool:
     )
 
 
-def same_argument(a: Any, b: Any) -> bool:
+def same_argument(a, b) -> bool:
     return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float, str, tuple)) and a == b)
 
 
-def public_name(f: Any) -> str:
+def public_name(f) -> str:
     """The name under which users call f, such as numpy.linalg.solve."""
     name = getattr(f, "__name__", str(f))
     home = (
@@ -217,7 +217,7 @@ def public_name(f: Any) -> str:
 ADAPTERS: dict = {}
 
 
-def adapter_of(f: Any, ours: Callable) -> Adapter:
+def adapter_of(f, ours: Callable) -> Adapter:
     adapter = ADAPTERS.get(f)
     if adapter is None or adapter.declared is not ours:
         adapter = ADAPTERS[f] = Adapter(f, ours)
@@ -231,7 +231,7 @@ class UnpassableArgument(Exception):
     """An argument cannot be passed to the library a second time."""
 
 
-def again(x: Any) -> Any:
+def again(x):
     """An argument as writable plain data, for a second call that finds NumPy's error."""
     if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
         return type(x)([again(v) for v in x])
@@ -242,7 +242,7 @@ def again(x: Any) -> Any:
     return x.copy() if is_array(x) else x
 
 
-def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Exception:
+def as_the_library(f, args, kwargs: dict, error: Exception) -> Exception:
     """The error of f on plain values, if its class differs. Callers expect NumPy's exception."""
     if isinstance(error, TapegradError) and not isinstance(error, (ArgumentError, ShapeError)):
         return error
@@ -260,7 +260,7 @@ def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Excepti
     return error
 
 
-def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
+def call(f, args: tuple, kwargs: dict, key=None):
     """f(*args, **kwargs) for arguments with Variables. `key`: NumPy's function of the same meaning, if f
     is CuPy's."""
     if isinstance(f, np.ufunc) and holds_subarray((args, kwargs)):
@@ -273,7 +273,7 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
         raise other from error
 
 
-def call_library(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
+def call_library(f, args: tuple, kwargs: dict, key):
     key = f if key is None else key
     if isinstance(key, np.ufunc):
         return ufunc_call(key, "__call__", args, dict(kwargs))
@@ -320,7 +320,7 @@ REDUCE = {
 ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
 
 
-def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
+def ufunc_call(ufunc, method: str, inputs, params: dict):
     """A ufunc with out=, where= or dtype=, or one of its methods."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
@@ -342,7 +342,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if method in METHODS:
         return by_method(ufunc, method, inputs, params)
     if method == "outer" and len(inputs) == 2:
-        a, b = [s.nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in inputs]
+        a, b = [s.array_operand(x) for x in inputs]
         rank = len(shape(b))
         return ufunc_call(
             ufunc, "__call__", (reshape_any(a, shape(a) + (1,) * rank) if rank else a, b), params
@@ -361,7 +361,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if params.get("axes") is not None and ufunc.signature:
         return with_axes(ufunc, inputs, params.pop("axes"), {**params, "out": out})
     # (`isinstance` would ask a Variable for its class)
-    inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
+    inputs = [s.array_operand(x) for x in inputs]
     if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):
         raise ArgumentError(
             f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable"
@@ -395,19 +395,19 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     return store(out, y, where)
 
 
-def is_of_elements(ufunc: Any) -> bool:
+def is_of_elements(ufunc) -> bool:
     """Is it from `numpy.frompyfunc`, a function of elements?  (Functions of texts list no types.)"""
     return bool(ufunc.types) and all([set(t) <= set("O->") for t in ufunc.types])
 
 
-def numbers_among(y: Any) -> Any:
+def numbers_among(y):
     """What a function of elements made; an array if it holds numbers only, tracked ones among them."""
     found = y.ravel().tolist() if type(y) is np.ndarray else [None]
     numbers = holds_variable(found) and all([is_scalar(layout_of(v)) for v in found])
     return argument(y) if numbers else y
 
 
-def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
+def with_axes(ufunc, inputs: tuple, axes: list, params: dict):
     """A function of the last axes, such as matmul, applied to other axes: they are moved to the end, and
     the result's axes back."""
     to = [tuple(a) if isinstance(a, (tuple, list)) else (a,) for a in axes]
@@ -429,7 +429,7 @@ def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
     return call(np.moveaxis, (y, tuple(range(-len(last), 0)), last), {}) if last else y
 
 
-def own_loop(ufunc: Any, inputs: tuple, signature: Any) -> bool:
+def own_loop(ufunc, inputs: tuple, signature) -> bool:
     """Does signature= name the loop that the operands would take anyway?"""
     kinds = [getattr(layout_of(x), "dtype", type(x)) for x in inputs]
     loop = "".join([d.char for d in ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))])
@@ -443,7 +443,7 @@ METHODS = {  # and the names of their arguments after the array
 }
 
 
-def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
+def by_method(ufunc, method: str, inputs: tuple, params: dict):
     """A method `reduce`, `accumulate` or `reduceat`: NumPy's function of the same meaning, or repeated
     calls of the ufunc."""
     params = {**dict(zip(METHODS[method], inputs[1:], strict=False)), **params}
@@ -491,7 +491,7 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     return in_library_layout(s.copy(y) if type(y) is View else y, getattr(ufunc, method), inputs[:1], given)
 
 
-def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
+def in_loop(ufunc, inputs, dtype, casting: str | None) -> tuple:
     """The inputs in the dtypes of NumPy's loop for dtype= and casting=, and whether the loop passes
     derivatives (an integer loop does not)."""
     given = [
@@ -514,28 +514,28 @@ def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
     return inputs, exact
 
 
-def as_dtype(x: Any) -> Any:
+def as_dtype(x):
     """The dtype that x names. A class of `numpy.dtypes` names its instance, which `numpy.dtype` does not
     find."""
     named: Any = x
     return np.dtype(named() if isinstance(x, type) and issubclass(x, np.dtype) else x)
 
 
-def cast_result(x: Any, to: np.dtype) -> Any:
+def cast_result(x, to: np.dtype):
     return call(np.astype, (x, to), {}) if isinstance(x, Variable) else xp_of(x).asarray(x).astype(to)[()]
 
 
-def reshape_any(a: Any, to: tuple) -> Any:
+def reshape_any(a, to: tuple):
     return s.reshape(a, to=to) if isinstance(a, Variable) else np.reshape(a, to)
 
 
 @hook
-def fast_add_at(x: Variable, at: Any, y: Any) -> bool:
+def fast_add_at(x: Variable, at, y) -> bool:
     """Add with a fast path, if there is one. Returns whether it was done."""
     return False
 
 
-def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
+def ufunc_at(ufunc, x, at, y=None) -> None:
     if not isinstance(x, Variable):
         if is_tracked(y) or (isinstance(y, (list, tuple)) and any_tracked(y)):
             raise DroppedDerivativeError(
@@ -557,7 +557,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
     entry = NUMPY.get(ufunc)
     if entry is None:
         raise no_rule(ufunc)
-    library = xp_of(layout_of(x))
+    library = xp(x)
     n = library.arange(x.size).reshape(x.shape)[at]
     if ufunc in (np.maximum, np.minimum) and y is not None:
         late.write_value(x, with_extremes(x, y, library.asarray(n), ufunc is np.maximum), Ellipsis)
@@ -638,7 +638,7 @@ RENAMED = {
 }  # fmt: skip
 
 
-def library_name(kernel: Any) -> Any:
+def library_name(kernel):
     """NumPy's or SciPy's function of the same meaning as a CuPy kernel."""
     name, module = kernel.name, np
     for prefix, home in PREFIXES:

@@ -7,7 +7,6 @@ vector; its derivative at zero is zero at every order. The standard deviation is
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.special
@@ -24,11 +23,11 @@ from .layouts import in_library_layout
 from .nondifferentiable import note_zero
 from .piecewise import isfinite, isnan, maximum, minimum
 from .shaping import (
+    array_operand,
     astype,
     broadcast_to,
     conj,
     kept_dims,
-    nested_to_array,
     real,
     reshape,
     slice_of,
@@ -38,23 +37,19 @@ from .shaping import (
 from .zero_derivative import any_of
 
 
-def array_operand(a: Any) -> Any:
-    return nested_to_array(a) if issubclass(type(a), (list, tuple)) else a
-
-
-def reduction_axes(a: Any, axis: Any) -> tuple:
+def reduction_axes(a, axis) -> tuple:
     """The axes as a tuple of non-negative integers."""
     return axes_in(axis, ndim(a))
 
 
-def element_count(a: Any, axis: Any) -> int:
+def element_count(a, axis) -> int:
     """The number of elements that a reduction over `axis` combines."""
     if axis is None:
         return math.prod(shape(a))
     return math.prod([shape(a)[k] for k in reduction_axes(a, axis)])
 
 
-def flatten_axes_last(a: Any, axis: Any) -> tuple:
+def flatten_axes_last(a, axis) -> tuple:
     """(a with the axes flattened into one last axis, the shape of the rest)."""
     axes = reduction_axes(a, axis)
     rest = tuple([k for k in range(ndim(a)) if k not in axes])
@@ -65,7 +60,7 @@ def flatten_axes_last(a: Any, axis: Any) -> tuple:
     return (a if shape(a) == to else reshape(a, to=to)), outer
 
 
-def restore_axes(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+def restore_axes(r, a, axis, keepdims: bool):
     """The result r of a reduction of a. With `keepdims` the reduced axes stay, with length one."""
     if not keepdims:
         return r
@@ -73,18 +68,18 @@ def restore_axes(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     return reshape(r, to=to) if shape(r) != to else r
 
 
-def masked(a: Any, where: Any, fill: Any) -> Any:
+def masked(a, where, fill):
     if where is True:
         return a
     return select(broadcast_plain(where, shape(a)), a, fill)
 
 
-def broadcast_plain(where: Any, to: tuple) -> Any:
+def broadcast_plain(where, to: tuple):
     where = primal_of(where)
     return broadcast_to(where if hasattr(where, "dtype") else np.asarray(where), to=to)
 
 
-def cast_operand(a: Any, to: Any) -> Any:
+def cast_operand(a, to):
     if to is None or dtype(a) == np.dtype(to):
         return a
     if np.dtype(to).kind not in "biufc":
@@ -107,14 +102,14 @@ def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
     return in_library_layout(r, np.sum, (a, axis, dtype), settings)
 
 
-def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+def _number_of(where, total, a, axis, keepdims: bool):
     """The number of elements of a in a total, as floats that do not change the dtype of the total."""
     n = s.sum(broadcast_plain(where, shape(a)), axis, keepdims)
     d = np.dtype(dtype(total).char.lower()) if dtype(total).kind in "fc" else np.dtype(float)
     return n.astype(d)
 
 
-def float_dtype(name: str, to: Any) -> Any:
+def float_dtype(name: str, to):
     """The dtype= of a mean, which must be a floating-point one."""
     if to is not None and np.dtype(to).kind not in "fc":
         raise ArgumentError(
@@ -182,7 +177,7 @@ def root_sum_squares(x, axis=None, keepdims=False, name="norm", line=None):
 BOUNDS = {2: (0.1, 200.0), 4: (1e-15, 1e18), 8: (1e-140, 1e150), np.dtype("g").itemsize: (1e-140, 1e150)}
 
 
-def to_scale(x: Any, axis: Any) -> Any:
+def to_scale(x, axis):
     """For each vector a plain power of 2 that scales its largest element to about 1. It is near 1 if
     that element is zero or not finite."""
     return scale_of(primal_of(x), axis=axis)
@@ -198,7 +193,7 @@ def scale_of(x, *, axis):
     return xp.ldexp(xp.ones((), top.dtype), -exponent)
 
 
-def direction(x: Any, out: Any, axis: Any, keepdims: bool, norm: Callable, bounds: dict) -> tuple:
+def direction(x, out, axis, keepdims: bool, norm: Callable, bounds: dict) -> tuple:
     """x / |x| as a triple (y, norm of y, mask): y is x or a multiple of it, and the mask holds zero lengths
     (or is None). A zero length gives 0 / 1, in every further derivative too."""
     low, high = bounds[layout_of(x).real.dtype.itemsize]
@@ -230,7 +225,7 @@ def _rss_jvp(t, out, x, axis, keepdims, name, line):
 rules(root_sum_squares, _rss_vjp, jvp=_rss_jvp)
 
 
-def length_of(x: Any, axis: Any = None, keepdims: bool = False, name: str = "norm") -> Any:
+def length_of(x, axis=None, keepdims: bool = False, name: str = "norm"):
     """The 2-norm. If it is zero, the warning of a second derivative names the line of this call."""
     out = root_sum_squares(x, axis, keepdims, name)
     p = seen(out)
@@ -249,7 +244,7 @@ def _deviation(a, axis, dtype, where, mean_given):
     return masked(d, where, 0), _number_of(where, d, a, axis, False)
 
 
-def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
+def _over(n, ddof: float, keepdims: bool, a, axis):
     n = n - ddof
     if ndim(n) == 0:
         # (no test on a device, which would have to synchronise)
@@ -286,7 +281,7 @@ def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=No
 # --- products, pairwise ---
 
 
-def _product(x: Any) -> Any:
+def _product(x):
     """The product along the last axis, by halves: x[:k] x[k:], until one is left."""
     axis = ndim(x) - 1
     n = shape(x)[axis]
@@ -329,7 +324,7 @@ def running_sum(x, *, axis, back=False):
 rules(running_sum, lambda g, out, x, axis, back: running_sum(g, axis=axis, back=not back), jvp=linear)
 
 
-def _flat(a: Any, axis: Any) -> tuple:
+def _flat(a, axis) -> tuple:
     a = array_operand(a)
     if axis is None:
         return reshape(a, to=(math.prod(shape(a)),)), 0
@@ -363,7 +358,7 @@ def cumprod(a, axis=None, dtype=None):
     return x
 
 
-def _scan_method(f: Any, total: Callable) -> None:
+def _scan_method(f, total: Callable) -> None:
     def of(x, /, *, axis=None, dtype=None, include_initial=False):
         x = array_operand(x)
         if axis is None and ndim(x) > 1:
@@ -406,7 +401,7 @@ def columns_as_rows(x: np.ndarray, keepdims: bool) -> np.ndarray:
     return r[..., None] if keepdims else r
 
 
-def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+def tied(x, out, axis, keepdims: bool):
     """The share of each element in the extreme: 1 / (number of ties), else 0. It has derivative zero."""
     x = primal_of(x)
     hits = x == with_kept_axes(primal_of(out), x, axis, keepdims)
@@ -417,7 +412,7 @@ def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
     return (hits / s.sum(hits, axis, True)).astype(dtype(x))
 
 
-def with_kept_axes(r: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+def with_kept_axes(r, x, axis, keepdims: bool):
     """The result r of a reduction of x, in a shape that broadcasts to that of x."""
     return r if keepdims or shape(r) == () else reshape(r, to=kept_dims(shape(x), axis))
 
@@ -480,19 +475,19 @@ def ptp(a, axis=None, *, keepdims=False):
 # --- reductions that ignore nan ---
 
 
-def _without_nan(a: Any, fill: Any) -> tuple:
+def _without_nan(a, fill) -> tuple:
     a = array_operand(a)
     gone = isnan(primal_of(a))
     return select(gone, zero_of(a) + fill, a), ~gone
 
 
-def _total_of_others(f: Any, total: Callable, fill: float) -> None:
+def _total_of_others(f, total: Callable, fill: float) -> None:
     @implements(f)
     def of(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
         return total(_without_nan(a, fill)[0], axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-def _scan_of_others(f: Any, scan: Callable, fill: float) -> None:
+def _scan_of_others(f, scan: Callable, fill: float) -> None:
     @implements(f)
     def of(a, axis=None, dtype=None):
         return scan(_without_nan(a, fill)[0], axis, dtype)
@@ -504,7 +499,7 @@ _scan_of_others(np.nancumsum, cumsum, 0)
 _scan_of_others(np.nancumprod, cumprod, 1)
 
 
-def _with(where: Any, there: Any) -> Any:
+def _with(where, there):
     return there if where is True else there & primal_of(where)
 
 
@@ -514,7 +509,7 @@ def nanmean(a, axis=None, dtype=None, *, keepdims=False, where=True):
     return mean(a, axis, dtype, keepdims=keepdims, where=_with(where, there))
 
 
-def _spread_of_others(f: Any, spread: Callable) -> None:
+def _spread_of_others(f, spread: Callable) -> None:
     """It is nan where the elements are no more than the degrees of freedom."""
 
     @implements(f)
@@ -526,7 +521,7 @@ def _spread_of_others(f: Any, spread: Callable) -> None:
         return select(few, zero_of(y) + np.nan, y)
 
 
-def _extreme_of_others(f: Any, reduce: Callable, fill: float) -> None:
+def _extreme_of_others(f, reduce: Callable, fill: float) -> None:
     @implements(f)
     def of(a, axis=None, *, keepdims=False, initial=None, where=True):
         filled, there = _without_nan(a, fill)
@@ -547,7 +542,7 @@ _extreme_of_others(np.nanmin, amin, np.inf)
 
 # exp(x - log_sum_exp(x)) loses log(n) to rounding where x is large. So the weights are computed from x
 # less its maximum, which is exact.
-def _from_top(x: Any, axis: Any) -> tuple:
+def _from_top(x, axis) -> tuple:
     """(x less its largest real part, that part); infinite ones are not subtracted."""
     if type(x) is np.ndarray and x.dtype is F8 and x.ndim and x.size:
         if x.ndim == 2 and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT_ROW_ELEMENTS):
@@ -599,7 +594,7 @@ def _top_opened(x, *, axis):
     return select(isfinite(top), top, zero_of(top))
 
 
-def in_parts(x: Any, axis: Any) -> tuple:
+def in_parts(x, axis) -> tuple:
     """(x less its top, that top, the exponentials, their sum): a recording shares them between a value and
     its derivatives."""
     if ndim(x) == 2 and axis in (-1, 1) and 1 < shape(x)[1] < 2 * s.SHORT_ROW_ELEMENTS:

@@ -4,7 +4,6 @@ If the order does not matter, halves are combined, or elements at distances 1, 2
 operations is the logarithm of the length. Otherwise the elements are combined one after another."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -16,11 +15,11 @@ ASSOCIATIVE = {np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.logadd
 FOLLOWED = ASSOCIATIVE | {np.subtract, np.divide}
 
 
-def axis_slice(x: Any, axis: int, start: int, stop: int) -> Any:
+def axis_slice(x, axis: int, start: int, stop: int):
     return slice_of(x, axis=axis, start=start, stop=stop)
 
 
-def merge_axes(f: Any, x: Any, axis: Any) -> tuple:
+def merge_axes(f, x, axis) -> tuple:
     """(x with the reduced axes joined into one, the place of that axis, the shape of the result with
     these axes as 1)."""
     n = ndim(x)
@@ -37,9 +36,7 @@ def merge_axes(f: Any, x: Any, axis: Any) -> tuple:
     return reshape(x, to=(-1, *[shape(x)[k] for k in range(len(axes), n)])), 0, kept
 
 
-def reduce_axis(
-    f: Any, entry: Callable, x: Any, axis: Any = 0, keepdims: bool = False, initial: Any = None
-) -> Any:
+def reduce_axis(f, entry: Callable, x, axis=0, keepdims: bool = False, initial=None):
     axes = axes_of(axis, ndim(x))
     x, axis, kept = merge_axes(f, x, axis)
     n = shape(x)[axis]
@@ -59,7 +56,7 @@ def reduce_axis(
     return reshape(y, to=to)[()]
 
 
-def accumulated(f: Any, entry: Callable, x: Any, axis: int = 0) -> Any:
+def accumulated(f, entry: Callable, x, axis: int = 0):
     axis %= ndim(x)
     n = shape(x)[axis]
     if f in ASSOCIATIVE:
@@ -78,7 +75,7 @@ def accumulated(f: Any, entry: Callable, x: Any, axis: int = 0) -> Any:
     return concatenate(*rows, axis=axis) if n else x
 
 
-def reduced_at(f: Any, reduce: Callable, x: Any, indices: Any, axis: int = 0) -> Any:
+def reduced_at(f, reduce: Callable, x, indices, axis: int = 0):
     """`reduce(part)`, with the axis kept, for each part from one index to the next. If the next index is
     not larger, the element at the index."""
     axis = axis_of(axis, ndim(x))
@@ -92,7 +89,7 @@ def reduced_at(f: Any, reduce: Callable, x: Any, indices: Any, axis: int = 0) ->
     return concatenate(*pieces, axis=axis)
 
 
-def refuse_where(f: Any, where: Any) -> None:
+def refuse_where(f, where) -> None:
     if where is not None and where is not True:
         raise ArgumentError(
             f"numpy.{f.__name__}.reduce: where= is not supported on a tracked Variable; write numpy.where "

@@ -29,7 +29,7 @@ def _copied(run, stacks, params):
     return run(*stacks, order="K")
 
 
-@primitive(shapes=(0,), batch=_copied, scalar=ComposedScalar(lambda x, order: x), total=True)
+@primitive(batch=_copied, scalar=ComposedScalar(lambda x, order: x))
 def copy(x, order="K"):
     return x if issubclass(type(x), np.generic) else x.copy(order)
 
@@ -39,7 +39,7 @@ def _relaid(run, stacks, params):
     return copy(stacks[0])
 
 
-@primitive(shapes=(0,), batch=_relaid, scalar=ComposedScalar(lambda x, *, strides: x), total=True)
+@primitive(batch=_relaid, scalar=ComposedScalar(lambda x, *, strides: x))
 def relaid(x, *, strides):
     """x in the memory order given by the strides."""
     y = room_laid(xp_of(x), x.shape, strides, x.dtype)
@@ -47,33 +47,33 @@ def relaid(x, *, strides):
     return y
 
 
-@primitive(shapes=(0,), batch="elementwise", scalar=ComposedScalar(lambda x: x))
+@primitive(batch="elementwise", scalar=ComposedScalar(lambda x: x))
 def array_of(x):
     """A writable 0-d array that holds the number x."""
     return np.array(x) if issubclass(type(x), np.generic) else x.copy()
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="elementwise", scalar=ComposedScalar(lambda x, *, to: x))
+@primitive(holomorphic=False, batch="elementwise", scalar=ComposedScalar(lambda x, *, to: x))
 def astype(x, *, to):
     return x.astype(to)
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
+@primitive(holomorphic=False, batch="elementwise")
 def real(x):
     return x.real.copy() if is_array(x) else x.real
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
+@primitive(holomorphic=False, batch="elementwise")
 def imag(x):
     return x.imag.copy() if is_array(x) else x.imag
 
 
-@primitive(np.conjugate, shapes=(0,), holomorphic=False, scalar=ComposedScalar(lambda x: x))
+@primitive(np.conjugate, holomorphic=False, scalar=ComposedScalar(lambda x: x))
 def conj(x):
     return xp_of(x).conj(x)
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
+@primitive(holomorphic=False, batch="elementwise")
 def imaginary(x):
     """i x, the adjoint of `imag`."""
     return x * x.dtype.type(1) * 1j if x.dtype.itemsize > 4 else x * np.complex64(1j)
@@ -101,17 +101,17 @@ def zeros_like(x: Any) -> Any:
 # --- sum and broadcast_to; reshape; transpose ---
 
 
-add_up = np.add.reduce
+add_up: Any = np.add.reduce
 # Below 8, NumPy starts a new loop for each number of the result. Adding column by column takes a tenth of
 # the time. The bits are equal, because NumPy adds so few elements one after another.
 SHORT_ROW_ELEMENTS, LONG = 8, 512
 
 
-def has_short_rows(x: np.ndarray, axis: Any, below: int = SHORT_ROW_ELEMENTS) -> bool:
+def has_short_rows(x: np.ndarray, axis, below: int = SHORT_ROW_ELEMENTS) -> bool:
     return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < below and x.dtype is F8
 
 
-@primitive(shapes=(0,), batch="axis", reduces="add")
+@primitive(batch="axis", reduces="add")
 def sum(x, axis=None, keepdims=False):
     if type(x) is not np.ndarray:
         return x.sum(axis=axis, keepdims=keepdims)
@@ -123,7 +123,7 @@ def sum(x, axis=None, keepdims=False):
     return add_up(x, axis, None, None, keepdims)
 
 
-@primitive(shapes=(0,), aliases=True, batch="moves")
+@primitive(aliases=True, batch="moves")
 def broadcast_to(x, *, to):
     few = math.prod(to) <= 4096
     if (
@@ -140,17 +140,17 @@ def broadcast_to(x, *, to):
     return xp_of(x).broadcast_to(x, to)
 
 
-@primitive(shapes=(0,), aliases=True, batch="moves")
+@primitive(aliases=True, batch="moves")
 def reshape(x, *, to):
     return x.reshape(to)
 
 
-@primitive(shapes=(0,), aliases=True, batch="moves")
+@primitive(aliases=True, batch="moves")
 def transpose(x, *, axes):
     return x.transpose(axes)
 
 
-def kept_dims(s: tuple, axis: Any) -> tuple:
+def kept_dims(s: tuple, axis) -> tuple:
     """The shape s after a reduction over `axis` that keeps its dimensions as ones."""
     n = len(s)
     if axis is None:
@@ -159,7 +159,7 @@ def kept_dims(s: tuple, axis: Any) -> tuple:
     return tuple([1 if i in gone else k for i, k in enumerate(s)])
 
 
-def spread_over_axes(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
+def spread_over_axes(g, s: tuple, axis, keepdims: bool):
     """Undo a reduction of an array of shape s over `axis`: repeat g along it."""
     if s == ():
         return g
@@ -174,7 +174,7 @@ def spread_over_axes(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
     return broadcast_to(g, to=s)
 
 
-def fit_to_shape(g: Any, to: tuple, dt: Any) -> Any:
+def fit_to_shape(g, to: tuple, dt):
     """The adjoint of broadcasting and promotion: sum g to the shape `to`, which broadcasts to its own,
     and cast it to `dt`."""
     if type(g) is np.ndarray and g.dtype is dt and g.shape:
@@ -201,7 +201,7 @@ def fit_to_shape(g: Any, to: tuple, dt: Any) -> Any:
     return g
 
 
-def added(g: np.ndarray, axes: tuple) -> Any:
+def added(g: np.ndarray, axes: tuple):
     """The sum of a cotangent over these axes. Over the first or last ones, BLAS takes a third of the time
     with no less accuracy."""
     n = len(axes)
@@ -225,7 +225,7 @@ def ones(n: int) -> np.ndarray:
     return ONES[:n] if n <= ONES.size else np.ones(n)
 
 
-def argsort(axes: Any) -> tuple:
+def argsort(axes) -> tuple:
     back = [0] * len(axes)
     for i, a in enumerate(axes):
         back[a] = i
@@ -244,13 +244,13 @@ late.fit, late.conj = fit_to_shape, conj
 TRANSPOSE = transpose.prim
 
 
-@primitive(shapes=(0,), batch="elementwise")
+@primitive(batch="elementwise")
 def to_device(x):
     """A NumPy array as a CuPy array, on the current device."""
     return sys.modules["cupy"].asarray(x)
 
 
-@primitive(shapes=(0,), batch="elementwise")
+@primitive(batch="elementwise")
 def copy_to_host(x, *, number=False):
     """`number`: an array without axes as a NumPy scalar."""
     return x.get()[()] if number else x.get()
@@ -260,12 +260,12 @@ rules(to_device, lambda g, out, x: copy_to_host(g, number=shape(x) == ()), jvp=l
 rules(copy_to_host, lambda g, out, x, number: to_device(g), jvp=linear)
 
 
-def broadcast_tangent(t: Any, out: Any) -> Any:
+def broadcast_tangent(t, out):
     """A tangent broadcast to the shape of the output."""
     return broadcast_to(beside(t, out), to=shape(out))
 
 
-def beside(g: Any, x: Any) -> Any:
+def beside(g, x):
     """g, where x is on a device: a number of the host moves there. Tangents and cotangents of parameters on
     the host may be such numbers."""
     if type(g) is np.ndarray or (x.library if type(x) is ShapeStandIn else xp(x)) is np:
@@ -279,7 +279,7 @@ late.widened = broadcast_tangent
 # --- roll ---
 
 
-@primitive(shapes=(0,), batch="moves")
+@primitive(batch="moves")
 def rolled(x, *, shift, axis):
     if (
         type(x) is np.ndarray
@@ -301,7 +301,7 @@ def rolled(x, *, shift, axis):
 rules(rolled, lambda g, out, x, shift, axis: rolled(g, shift=negated(shift), axis=axis), jvp=linear)
 
 
-def negated(shift: Any) -> Any:
+def negated(shift):
     return tuple([-n for n in shift]) if isinstance(shift, tuple) else -shift
 
 
@@ -313,14 +313,14 @@ def concatenate(*xs, axis=0):
     return xp_of(xs[0]).concatenate(xs, axis)
 
 
-@primitive(shapes=(0,), batch="axis")
+@primitive(batch="axis")
 def slice_of(x, *, axis, start, stop):
     """x[start:stop] along one axis, as a copy."""
     at = (slice(None),) * axis + (slice(start, stop),)
     return x[at].copy()
 
 
-@primitive(shapes=(0,), batch="axis")
+@primitive(batch="axis")
 def embed(x, *, axis, start, size):
     """Zeros of length `size` along one axis, with x inserted at `start`: the adjoint of `slice_of`."""
     s = list(x.shape)
@@ -340,18 +340,16 @@ def _concatenate_vjp(g, out, need, *xs, axis=0):
     return terms
 
 
-def tangent_or_zeros(t: Any, x: Any) -> Any:
-    """The tangent t of x, or zeros if it is None."""
-    return zeros_like(x) if t is None else t
+def jointly_linear(operation):
+    """The forward rule of an operation that is linear in all its arrays together."""
+
+    def push(t, out, *xs, **settings):
+        return operation(*[zeros_like(x) if d is None else d for d, x in zip(t, xs, strict=True)], **settings)
+
+    return push
 
 
-rules(
-    concatenate,
-    joint=_concatenate_vjp,
-    jvp=lambda t, out, *xs, axis=0: concatenate(
-        *[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], axis=axis
-    ),
-)
+rules(concatenate, joint=_concatenate_vjp, jvp=jointly_linear(concatenate))
 rules(
     slice_of,
     lambda g, out, x, axis, start, stop: embed(g, axis=axis, start=start, size=shape(x)[axis]),
@@ -364,12 +362,12 @@ rules(
 )
 
 
-def arrays_of(xs: Any) -> list:
+def arrays_of(xs) -> list:
     """The members of a sequence as Variables or arrays of one library."""
     xs = list(xs)
     if HANDLES.issuperset(map(type, xs)):
         return xs
-    xs = [nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in xs]
+    xs = [array_operand(x) for x in xs]
     library = next((xp(x) for x in xs if isinstance(x, Variable)), None) or xp_of(xs[0])
     return [
         x if isinstance(x, Variable) or is_array(x) else numeric(library.asarray(x), x)
@@ -377,7 +375,7 @@ def arrays_of(xs: Any) -> list:
     ]
 
 
-def numeric(a: Any, x: Any) -> Any:
+def numeric(a, x):
     """`a`, made from x, if its elements are numbers."""
     if a.dtype.kind not in "biufc":
         raise ArgumentError(
@@ -400,11 +398,7 @@ def _packed_vjp(g, out, need, *xs, to):
     return [g[i] if wanted else None for i, wanted in enumerate(need)]
 
 
-rules(
-    packed,
-    joint=_packed_vjp,
-    jvp=lambda t, out, *xs, to: packed(*[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], to=to),
-)
+rules(packed, joint=_packed_vjp, jvp=jointly_linear(packed))
 
 
 @primitive(shapes="*", batch="moves")
@@ -414,13 +408,13 @@ def layered(*xs, axis):
     return np.array(xs) if library is np and axis == 0 else library.stack(xs, axis)
 
 
-@primitive(shapes=(0,), batch="moves")
+@primitive(batch="moves")
 def layer(x, *, axis, at):
     """x at one index of an axis, as a copy."""
     return x[(slice(None),) * axis + (at,)].copy()
 
 
-@primitive(shapes=(0,), batch="moves")
+@primitive(batch="moves")
 def as_layer(x, *, axis, at, size):
     """Zeros with a new axis, and x at one index of it: the adjoint of `layer`."""
     out = xp_of(x).zeros((*x.shape[:axis], size, *x.shape[axis:]), x.dtype)
@@ -433,9 +427,7 @@ rules(
     joint=lambda g, out, need, *xs, axis: [
         layer(g, axis=axis, at=i) if wanted else None for i, wanted in enumerate(need)
     ],
-    jvp=lambda t, out, *xs, axis: layered(
-        *[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], axis=axis
-    ),
+    jvp=jointly_linear(layered),
 )
 rules(layer, lambda g, out, x, axis, at: as_layer(g, axis=axis, at=at, size=shape(x)[axis]), jvp=linear)
 rules(as_layer, lambda g, out, x, axis, at, size: layer(g, axis=axis, at=at), jvp=linear)
@@ -462,22 +454,28 @@ def stack(arrays, axis=0, dtype=None):
     return astype(y, to=np.dtype(dtype))
 
 
-def nested_to_array(x: Any) -> Any:
+def nested_to_array(x):
     """A nested list, which may contain Variables, as one array."""
     return joined(x) if nests_variable(x) else np.asarray(x)
 
 
+def array_operand(x):
+    """An operand: a nested list becomes an array."""
+    # (`isinstance` would ask a Variable for its class)
+    return nested_to_array(x) if issubclass(type(x), (list, tuple)) else x
+
+
 @hook
-def joined(x: Any) -> Any:
+def joined(x):
     """A nested list that contains Variables, as one array."""
     numbers: list = []
     to = sizes_of(x, numbers)
     if to is not None:
         return packed(*arrays_of(numbers), to=to)
-    return stack([nested_to_array(e) if isinstance(e, (list, tuple)) else e for e in x])
+    return stack([array_operand(e) for e in x])
 
 
-def sizes_of(x: Any, numbers: list) -> tuple | None:
+def sizes_of(x, numbers: list) -> tuple | None:
     """The shape of a nested list of numbers, which are appended to `numbers`. None if it contains arrays
     or rows of different lengths."""
     of_one = None

@@ -4,7 +4,6 @@ The order is found on primal values and applied as a constant permutation. Equal
 order, so the derivative of `sort` is the same with every library."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,19 @@ from .._core.arrays import F8, is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import nests_variable, primal_of, values_of
 from .._core.variable import Variable
-from .declare import axis_of, dtype, follow, implements, linear, ndim, primitive, rules, shape, xp
+from .declare import (
+    axis_of,
+    dtype,
+    follow,
+    implements,
+    linear,
+    ndim,
+    primitive,
+    rules,
+    shape,
+    sum_of_given,
+    xp,
+)
 from .elementwise import select
 from .indexing.regions import scatter
 from .piecewise import floor, maximum, minimum
@@ -35,7 +46,7 @@ def is_last(to: tuple, axis: int) -> bool:
     return 0 < axis + 1 < len(to) and math.prod(to[axis + 1 :]) == 1
 
 
-@primitive(shapes=(0,), batch="moves")
+@primitive(batch="moves")
 def taken_at(x, *, at, axis):
     """The elements of x at the indices `at` along one axis. `at` has as many axes as x; axes of one element
     are broadcast."""
@@ -56,7 +67,7 @@ def _added_stacked(run, xs, params):
     return run(*xs, **more)
 
 
-@primitive(shapes=(0,), batch=_added_stacked, total=True)
+@primitive(batch=_added_stacked)
 def added_at(x, *, at, axis, like):
     """The adjoint of `taken_at`: elements with equal indices are added."""
     library = xp_of(x)
@@ -87,14 +98,14 @@ def added_by(x, at, *, axis, like):
     return added_at(x, at=at, axis=axis, like=like)
 
 
-def take_sorted(x: Any, at: Any, axis: int) -> Any:
+def take_sorted(x, at, axis: int):
     return taken_by(x, at, axis=axis) if isinstance(at, Variable) else taken_at(x, at=at, axis=axis)
 
 
 TAKEN_BY, ADDED_BY = taken_by.prim, added_by.prim
 
 
-def taken_back(x: Any, at: Any, axis: int, like: tuple) -> Any:
+def taken_back(x, at, axis: int, like: tuple):
     return (
         added_by(x, at, axis=axis, like=like)
         if isinstance(at, Variable)
@@ -133,7 +144,7 @@ def extreme_at(x, y, *, at, largest):
     return out
 
 
-def tie_shares(out: Any, x: Any, y: Any, at: Any) -> tuple:
+def tie_shares(out, x, y, at) -> tuple:
     """The shares of x and of y in each result."""
     out, x, y = primal_of(out), primal_of(x), primal_of(y)
     own, brought = (x == out) * 1.0, (y == take_sorted(out, at, 0)) * 1.0
@@ -143,10 +154,7 @@ def tie_shares(out: Any, x: Any, y: Any, at: Any) -> tuple:
 
 def masked_extreme_jvp(t, out, x, y, at, largest):
     parts = [None if d is None else d * s for d, s in zip(t, tie_shares(out, x, y, at), strict=True)]
-    if parts[1] is None:
-        return parts[0]
-    brought = taken_back(parts[1], at, 0, shape(x))
-    return brought if parts[0] is None else parts[0] + brought
+    return sum_of_given((parts[0], None if parts[1] is None else taken_back(parts[1], at, 0, shape(x))))
 
 
 rules(
@@ -157,7 +165,7 @@ rules(
 )
 
 
-def with_extremes(x: Any, y: Any, places: Any, largest: bool) -> Any:
+def with_extremes(x, y, places, largest: bool):
     """x after numpy.maximum.at, or minimum.at, at the elements with these numbers."""
     y = y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y)
     y = flat_operand(broadcast_to(astype(y, to=dtype(x)), to=places.shape))
@@ -181,7 +189,7 @@ def bincount(x, /, weights=None, minlength=0):
 # --- sorting ---
 
 
-def _order(a: Any, axis: int, **direction: Any) -> Any:
+def _order(a, axis: int, **direction):
     a = primal_of(a)
     if direction:
         return argsort(a, axis, stable=True, **direction)
@@ -190,7 +198,7 @@ def _order(a: Any, axis: int, **direction: Any) -> Any:
     return argsort(a, axis, kind="stable") if xp(a) is np else argsort(a, axis)
 
 
-def _along(a: Any, axis: Any) -> tuple:
+def _along(a, axis) -> tuple:
     """(array, axis) with NumPy's axis=None made axis 0 of the flat array."""
     a = a if hasattr(a, "shape") else arrays_of([a])[0]
     if axis is None:
@@ -198,7 +206,7 @@ def _along(a: Any, axis: Any) -> tuple:
     return a, axis_of(axis, ndim(a))
 
 
-def without_fields(name: str, order: Any) -> None:
+def without_fields(name: str, order) -> None:
     if order is not None:
         raise ArgumentError(f"numpy.{name}: order= names fields, and an array of floats has none")
 
@@ -253,7 +261,7 @@ def unique(
     return tuple(out) if len(out) > 1 else values
 
 
-def gather_elements(x: Any, at: Any, to: tuple) -> Any:
+def gather_elements(x, at, to: tuple):
     """The elements of the vector x at the indices `at`, a vector, in the shape `to`."""
     r = take_sorted(x, at, 0)
     return reshape(r, to=to) if to else r[0]
@@ -312,7 +320,7 @@ def take_along_axis(arr, indices, axis=-1):
     return take_sorted(arr, at, axis)
 
 
-def broadcast(x: Any, to: tuple) -> Any:
+def broadcast(x, to: tuple):
     return x + xp(x).zeros(to, dtype(x))
 
 

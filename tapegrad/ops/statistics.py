@@ -1,7 +1,6 @@
 """Order statistics, moments of several variables, and differences and integrals along an axis."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ STEPS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation")
 METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint", *STEPS)
 
 
-def _places(name: str, n: Any, q: Any, method: str) -> tuple:
+def _places(name: str, n, q, method: str) -> tuple:
     """(lower rank, upper rank, weight of the upper) for each number n of elements; the weight is tracked if q
     is."""
     library = xp_of(n)
@@ -78,11 +77,11 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
     return low, library.minimum(low + 1, top), w
 
 
-def q_value(q: Any) -> float:
+def q_value(q) -> float:
     return float(values_of(q))
 
 
-def _of_rows(x: Any, at: Any) -> Any:
+def _of_rows(x, at):
     """One element of each row of x."""
     if isinstance(at, Variable):
         return reshape(take_sorted(x, reshape(at, to=(-1, 1)), 1), to=shape(at))
@@ -150,7 +149,7 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     return restore_axes(cast_operand(r, to), a, axis, keepdims)
 
 
-def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
+def _of_vector(name: str, x, q, method: str):
     """The quantile of a vector; its two elements are read as numbers."""
     values, n = values_of(x), shape(x)[0]
     low, high, w = (
@@ -191,16 +190,16 @@ def _place(n: int, q: float) -> tuple:
     return low, min(low + 1, n - 1), np.float64(q * (n - 1) - low)
 
 
-def _weight(w: Any, x: Any) -> Any:
+def _weight(w, x):
     return cast_operand(w, np.dtype(dtype(x).char.lower()) if dtype(x).kind in "fc" else None)
 
 
-def _middle(down: Any, up: Any, w: Any) -> Any:
+def _middle(down, up, w):
     """The mean, as NumPy's medians are: infinite where one is."""
     return (down + up) * 0.5 if w else down
 
 
-def _between(down: Any, up: Any, w: Any) -> Any:
+def _between(down, up, w):
     """Interpolate from the nearer end, as NumPy does."""
     near = primal_of(w) >= 0.5
     if isinstance(near, Variable):
@@ -236,7 +235,7 @@ def _weighted(f, a, q, axis, method, keepdims, weights):
     return reshape(s.stack(rs), to=(*np.shape(layout_of(q)), *shape(rs[0]))) if many else rs[0]
 
 
-def _quantile_of(f: Any, factor: float, nan: bool) -> Any:
+def _quantile_of(f, factor: float, nan: bool):
     def of(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
         if weights is not None:
             return _weighted(f, a, q, axis, method, keepdims, weights)
@@ -245,7 +244,7 @@ def _quantile_of(f: Any, factor: float, nan: bool) -> Any:
     return implements(f)(of)
 
 
-def _median_of(f: Any, nan: bool) -> Any:
+def _median_of(f, nan: bool):
     def of(a, axis=None, *, keepdims=False):
         return _quantile(f.__name__, a, 0.5, axis, "linear", keepdims, nan=nan)
 
@@ -283,7 +282,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         n = max_of_zero(n - ddof)
         c = d @ H(d) / n
     else:
-        if xp_of(layout_of(x)) is not np:
+        if xp(x) is not np:
             raise ArgumentError(
                 "cupy.cov with weights subtracts the mean without weights, unlike numpy.cov; write the one "
                 "that is meant: d = x - x @ w / w.sum(); (d * w) @ d.T / w.sum()"
@@ -302,7 +301,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
 _dtype_of = dtype
 
 
-def observation_rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
+def observation_rows(m, rowvar: bool, turned: bool = False):
     """`turned`: a single row, too, becomes a column of observations if rows are not variables."""
     m = array_operand(m)
     if ndim(m) > 2:

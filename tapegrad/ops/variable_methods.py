@@ -53,7 +53,7 @@ from . import elementwise as e
 from . import families as families
 from . import protocols as _protocols
 from . import shaping as s
-from .declare import NUMPY, shape
+from .declare import NUMPY, shape, xp
 from .declare import dtype as dtype_of
 from .indexing import views
 from .indexing.flags import flags_of, set_flags
@@ -73,7 +73,7 @@ V: Any = Variable
 # --- operators ---
 
 
-def _entry(f: Any) -> Callable:
+def _entry(f) -> Callable:
     """The operation for f, or a function that raises because there is none."""
     if f in NUMPY:
         return NUMPY[f]
@@ -86,7 +86,7 @@ def _entry(f: Any) -> Callable:
     return missing
 
 
-def _inplace(op: Callable, ufunc: Any) -> Callable:
+def _inplace(op: Callable, ufunc) -> Callable:
     def method(a, b):
         c = op(a, b)
         if c is not NotImplemented:
@@ -123,12 +123,12 @@ V.__round__ = lambda x, digits=None: (
 )
 
 
-def is_plain_number(x: Any) -> bool:
+def is_plain_number(x) -> bool:
     """Is x a plain number of the caller (`Trace.is_number`)?"""
     return bool(OPEN.hiding) and (t := live(x))._trace is not None and t._trace.is_number(t)
 
 
-def _primal_operator(op: Callable, f: Any) -> Callable:
+def _primal_operator(op: Callable, f) -> Callable:
     """Comparisons, and operators of booleans and integers. They run on primal values and have derivative
     zero."""
     hidden, orders = _entry(f), f in ORDERS
@@ -211,7 +211,7 @@ def _setitem(x, at, y):
     if type(at) is not int and (is_hidden(at) or is_hidden_mask(x, at, y)):
         if is_read_at(y, x, at):
             return  # x[i] += y ends with the assignment of a region to itself
-        y = with_written(x, s.nested_to_array(y) if isinstance(y, (list, tuple)) else y, at)
+        y = with_written(x, s.array_operand(y), at)
         at = Ellipsis
     write_value(x, y, index(at))
 
@@ -329,7 +329,7 @@ V.real = property(views.real, _set(views.real))
 V.imag = property(views.imag, _set(views.imag))
 V.flat = property(FlatIterator, assign_flat)
 V.__len__ = lambda x: len(layout_source(x))
-V.__array_namespace__ = lambda x, api_version=None: xp_of(layout_of(x))
+V.__array_namespace__ = lambda x, api_version=None: xp(x)
 
 
 # --- methods ---
@@ -341,7 +341,7 @@ def _sum(x, axis=None, dtype=None, out=None, keepdims=False, **rest):
     return call(np.sum, (x,), dict(axis=axis, dtype=dtype, out=out, keepdims=keepdims, **rest))
 
 
-def _method(name: str, f: Any) -> Callable:
+def _method(name: str, f) -> Callable:
     def method(x, *args, **kwargs):
         return call(f, (x, *args), kwargs)
 
@@ -358,7 +358,7 @@ for _name in METHODS.split():
     setattr(V, _name, _method(_name, getattr(np, _name)))
 
 
-def _shape_of(to: tuple) -> Any:
+def _shape_of(to: tuple):
     return to[0] if len(to) == 1 else to
 
 
@@ -375,7 +375,7 @@ def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
     return creation.in_memory_order(y, order)
 
 
-def _in_place(f: Any) -> Callable:
+def _in_place(f) -> Callable:
     """x.sort() and x.partition(): write the result of the function into x."""
 
     def method(x, *args, **kwargs):
@@ -432,7 +432,7 @@ BINARY = dis.opmap["BINARY_OP"]
 REMAINDERS = [i.arg for i in dis.get_instructions(compile("a % b; a %= b", "", "exec")) if i.opcode == BINARY]
 
 
-def is_formatting(frame: Any) -> bool:
+def is_formatting(frame) -> bool:
     """Is the instruction `a % b`?  It asks b for a plain number only if a is a text."""
     code, at = frame.f_code.co_code, frame.f_lasti
     return code[at] == BINARY and code[at + 1] in REMAINDERS
@@ -516,7 +516,7 @@ STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") i
 
 
 @functools.lru_cache(999)
-def calls_method(code: Any, at: int, name: str) -> bool:
+def calls_method(code, at: int, name: str) -> bool:
     """Is the instruction a call of the method `name`? (A call and the method that it calls begin at the same
     source position.)"""
     line, _, column, _ = next(itertools.islice(code.co_positions(), at // 2, None))
@@ -524,7 +524,7 @@ def calls_method(code: Any, at: int, name: str) -> bool:
     return (line, column) in [(p.lineno, p.col_offset) for p in named if p is not None]
 
 
-def is_store(code: Any, at: int) -> bool:
+def is_store(code, at: int) -> bool:
     """Is the instruction a store, or a call of `a.fill`?"""
     return code.co_code[at] in STORES or calls_method(code, at, "fill")
 
@@ -664,7 +664,7 @@ V.getfield = _getfield
 PAIRED = [{np.dtype(np.complex128), np.dtype(np.float64)}, {np.dtype(np.complex64), np.dtype(np.float32)}]
 
 
-def seen_as(x: Any, to: np.dtype) -> Any:
+def seen_as(x, to: np.dtype):
     """Complex numbers as pairs of real ones, or the reverse.  It is a copy, so writing either is an error."""
     size = x.shape
     if not size or x.strides[-1] != x.dtype.itemsize:
@@ -682,7 +682,7 @@ def seen_as(x: Any, to: np.dtype) -> Any:
             "last axis of the array."
         )
     else:
-        y = variable(xp_of(layout_of(x)).empty((*size[:-1], size[-1] // 2), to))
+        y = variable(xp(x).empty((*size[:-1], size[-1] // 2), to))
         y.real, y.imag = x[..., ::2], x[..., 1::2]
     base = x._base if builtins.type(x) is View else x
     base._saved = y._saved = True

@@ -10,7 +10,6 @@ a rule, or raises."""
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -28,31 +27,26 @@ from .declare import NUMPY, ndim, shape
 from .shaping import reshape
 
 OF_LAYOUT = (
-    "shape", "ndim", "size", "iscomplexobj", "isrealobj", "result_type", "can_cast", "common_type",
-    "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "isscalar",
-    "broadcast_shapes",
-    "einsum_path", "isfortran",
-)  # fmt: skip
-OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices") + (
-    "format_float_positional", "format_float_scientific", "save", "savez", "savez_compressed", "savetxt",
-)  # fmt: skip
+    "shape ndim size iscomplexobj isrealobj result_type can_cast common_type tril_indices_from "
+    "triu_indices_from diag_indices_from min_scalar_type isscalar broadcast_shapes einsum_path isfortran".split()
+)
+OF_VALUES = (
+    "nonzero flatnonzero argwhere array_repr array_str array2string indices format_float_positional "
+    "format_float_scientific save savez savez_compressed savetxt".split()
+)
 OF_PRIMALS = (
-    "all", "any", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "iscomplex", "isreal",
-    "isneginf", "isposinf",
-    "isin", "digitize", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort",
-    "searchsorted", "isnan",
-    "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal",
-    "not_equal", "less",
-    "less_equal", "greater", "greater_equal", "unravel_index", "ravel_multi_index", "fix", "bitwise_and",
-    "bitwise_or", "bitwise_xor",
-    "bitwise_count", "invert", "left_shift", "right_shift", "gcd", "lcm", "isnat",
-)  # fmt: skip
-OF_MEMORY = ("may_share_memory", "shares_memory")  # see overlaps.py
+    "all any count_nonzero array_equal array_equiv allclose isclose iscomplex isreal isneginf isposinf "
+    "isin digitize argmax argmin nanargmax nanargmin argsort argpartition lexsort searchsorted isnan "
+    "isinf isfinite signbit logical_and logical_or logical_not logical_xor equal not_equal less "
+    "less_equal greater greater_equal unravel_index ravel_multi_index fix bitwise_and bitwise_or "
+    "bitwise_xor bitwise_count invert left_shift right_shift gcd lcm isnat".split()
+)
+OF_MEMORY = ["may_share_memory", "shares_memory"]  # see overlaps.py
 NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS + OF_MEMORY
 STEPS = ("fix", "assert_array_max_ulp")  # floats, but piecewise constant
 
 
-def array_library(xs: Any) -> Any:
+def array_library(xs):
     for x in xs:
         if type(x) in (list, tuple):
             found = array_library(x)
@@ -63,7 +57,7 @@ def array_library(xs: Any) -> Any:
     return np
 
 
-def has_floats(y: Any) -> bool:
+def has_floats(y) -> bool:
     """Does a result contain a float or complex array or number?"""
     if isinstance(y, (list, tuple)):
         return any(has_floats(v) for v in y)
@@ -79,14 +73,14 @@ class ArgumentPlaceholder:
         self.k = k
 
 
-def is_abstract(x: Any) -> bool:
+def is_abstract(x) -> bool:
     return any([is_abstract(v) for v in x]) if type(x) in (list, tuple) else isinstance(x, Variable)
 
 
 # Batching rules (`Primitive.batch`), for stacks with the samples along the first axis.
 
 
-def _stacked_ufunc(run: Callable, stacks: list, params: dict) -> Any:
+def _stacked_ufunc(run: Callable, stacks: list, params: dict):
     given = [*params["args"], *params["kwargs"].values()]
     rank = max(
         [ndim(x) - 1 for x in stacks] + [np.ndim(a) for a in given if type(a) is not ArgumentPlaceholder]
@@ -122,7 +116,7 @@ def _stacked_reduction(name: str) -> Callable:
     return rule
 
 
-def emptied(tree: Any) -> tuple:
+def emptied(tree) -> tuple:
     """(the Variables in arguments; the arguments with a `ArgumentPlaceholder` for each)"""
     hidden: list = []
 
@@ -137,11 +131,11 @@ def emptied(tree: Any) -> tuple:
     return hidden, tree
 
 
-def filled(hidden: Any, tree: Any) -> Any:
+def filled(hidden, tree):
     return nested(lambda x: hidden[x.k] if type(x) is ArgumentPlaceholder else x)(tree)
 
 
-def library_call(f: Callable, args: Any, kwargs: dict) -> Any:
+def library_call(f: Callable, args, kwargs: dict):
     """The function of this name of the arguments' library. (CuPy sorts by the rows of an array only.)"""
     library = array_library(args)
     if f.__name__ == "lexsort" and library is not np and type(args[0]) in (tuple, list):

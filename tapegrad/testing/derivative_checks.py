@@ -26,7 +26,8 @@ NAMES = {"F": "forward", "R": "reverse"}
 
 
 def plain_host_array(a: Any) -> np.ndarray:
-    """A plain array on the host."""
+    """The values as a plain array on the host."""
+    a = values_of(a)
     return a.get() if is_array(a) and xp_of(a) is not np else np.asarray(a)
 
 
@@ -90,12 +91,18 @@ def differences(f: AnyFunction, x: AnyTuple, v: AnyTuple, h: float) -> Any:
     def central(h: Any) -> Any:
         up, down = f(*displaced(x, v, h)), f(*displaced(x, v, -h))
         return tree_map(
-            lambda a, b: (plain_host_array(values_of(a)) * 1.0 - plain_host_array(values_of(b))) / (2 * h),
+            lambda a, b: (plain_host_array(a) * 1.0 - plain_host_array(b)) / (2 * h),
             up,
             down,
         )
 
     return tree_map(lambda a, b: (4 * b - a) / 3, central(h), central(h / 2))
+
+
+def cotangents(f: AnyFunction, x: AnyTuple, w: Any) -> AnyTuple:
+    """The cotangents of all arguments x, for the cotangent w of the value."""
+    pulled = vjp(f, *x)[1](w)
+    return pulled if len(x) > 1 else (pulled,)
 
 
 def gaps(u: np.ndarray, v: np.ndarray) -> Any:
@@ -115,7 +122,7 @@ class _Check:
         for n, (u, v) in enumerate(zip(leaves(a), leaves(b), strict=True)):
             if u is None or v is None:
                 continue
-            u, v = plain_host_array(values_of(u)), plain_host_array(values_of(v))
+            u, v = plain_host_array(u), plain_host_array(v)
             if u.shape != v.shape:
                 raise AssertionError(
                     f"check_grads({self.name}): {what}: {names[0]} has shape {u.shape}, {names[1]} has "
@@ -136,12 +143,14 @@ class _Check:
                     f"{names[0]} {u[at]!r}, {names[1]} {v[at]!r}; allowed {bound:.3g}"
                 )
 
+    def transposed(self, v: Any, pulled: Any, w: Any, pushed: Any) -> None:
+        """Are <v, pulled> and <w, pushed> the same?"""
+        what = "order 1, reverse against forward by dot product"
+        self.same(what, inner_product(v, pulled), inner_product(w, pushed), ("reverse", "forward"))
+
     def bits(self, what: str, a: Any, b: Any) -> None:
         for u, v in zip(leaves(a), leaves(b), strict=True):
-            if (
-                u is not None
-                and plain_host_array(values_of(u)).tobytes() != plain_host_array(values_of(v)).tobytes()
-            ):
+            if u is not None and plain_host_array(u).tobytes() != plain_host_array(v).tobytes():
                 raise AssertionError(f"check_grads({self.name}): {what}")
 
 
@@ -250,21 +259,14 @@ def check_grads(
         u is not v for u, v in zip(leaves(anywhere), leaves(directions[0]), strict=True)
     ):
         # along a direction that leaves the Hermitian matrices there are no differences to compare with
-        pushed, pulled = jvp(call, x, anywhere)[1], vjp(call, *x)[1](w)
-        pulled = pulled if len(x) > 1 else (pulled,)
-        check.same(
-            "order 1, reverse against forward by dot product",
-            inner_product(anywhere, pulled),
-            inner_product(w, pushed),
-            ("reverse", "forward"),
-        )
+        check.transposed(anywhere, cotangents(call, x, w), w, jvp(call, x, anywhere)[1])
     _check_higher(check, phi, x, directions, letters, eps, slack)
     check.bits("an argument was altered", before, tree_map(copied_array, args))
 
 
 def copied_array(v: Any) -> Any:
     """A copy on the host of the array v; None for another leaf."""
-    return plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None
+    return plain_host_array(v).copy() if is_array(values_of(v)) else None
 
 
 def _check_higher(
@@ -351,12 +353,7 @@ def _check_first(
                     f"{a.dtype}"
                 )
         if pushed is not None:
-            check.same(
-                "order 1, reverse against forward by dot product",
-                inner_product(v, pulled),
-                inner_product(w, pushed),
-                ("reverse", "forward"),
-            )
+            check.transposed(v, pulled, w, pushed)
         else:
             numeric = differences(lambda *xs: inner_product(w, by_hand(*xs)), x, v, eps)
             check.same(

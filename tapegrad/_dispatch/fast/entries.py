@@ -378,7 +378,7 @@ def _first(*args, **kwargs):
     return (general if next(calls) < GENERAL_CALLS else install())(*args, **kwargs)  # noqa: F821
 
 
-def quicken(entry: Any) -> None:
+def quicken(entry) -> None:
     prim = entry.prim
     vjp = prim.vjp or (None,)
     space = entry.__globals__
@@ -388,7 +388,7 @@ def quicken(entry: Any) -> None:
     entry.__code__ = _first.__code__
 
 
-def _install(entry: Any) -> Any:
+def _install(entry):
     """Give the entry point its generated code. The object stays the same, because others have imported
     it."""
     signature = signature_of(entry.__globals__["run"])

@@ -1,8 +1,6 @@
 """Reverse rules for a number that met a small array: product and sum in one step, if the result is
 finite."""
 
-from typing import Any
-
 from numpy import float64, ndarray, vecdot
 
 from ..._core.arrays import F8
@@ -46,7 +44,7 @@ SUMS = {
 SHORT: dict = {}  # rule -> its version for a number
 
 
-def summed_rule(rule: Any, summed: Any) -> Any:
+def summed_rule(rule, summed):
     def short(g, out, x, y):
         if type(g) is ndarray:
             c = summed(g, out, x, y)
@@ -63,7 +61,7 @@ for _rule, _summed in SUMS.items():
     SHORT[_rule] = summed_rule(_rule, _summed)
 
 
-def fit_rule(rule: Any, v: Any, out: Any, holomorphic: bool) -> Any:
+def fit_rule(rule, v, out, holomorphic: bool):
     """The rule of an argument v whose shape or dtype differs from the result's."""
     if (
         type(v) is float64

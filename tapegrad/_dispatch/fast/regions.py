@@ -35,7 +35,7 @@ refresh_generally, getitem_generally = before(refresh), before(views.getitem)
 run_read, pull_assign, pull_add_at = read.prim.run, ASSIGN.vjp[0], ADD_AT.vjp[0]
 
 
-def slot_read(trace: Any, slot: Any, value: Any, path: tuple, at: Any, copy: bool) -> Any:
+def slot_read(trace, slot, value, path: tuple, at, copy: bool):
     """The slot, on a tape or a dual, of a region of a buffer with this slot and value."""
     if type(trace) is Dual:
         return bind(READ, (slot,), {"path": path, "at": at, "copy": copy})
@@ -114,7 +114,7 @@ def are_places(at: tuple) -> bool:
     return all([type(i) is ndarray and i.dtype.kind == "i" for i in at])
 
 
-def is_region(at: Any, value: Any) -> bool:
+def is_region(at, value) -> bool:
     """Does this index, of slices or of slices and numbers, choose a part of the array and not one
     element? Raises as NumPy does."""
     kind = type(at)
@@ -132,7 +132,7 @@ def is_region(at: Any, value: Any) -> bool:
     return False
 
 
-def part_unread(x: Variable, at: Any) -> View:
+def part_unread(x: Variable, at) -> View:
     kind = type(at)
     if kind is tuple:
         at = tuple([i if type(i) is int else unchanging(i) for i in at])
@@ -280,7 +280,7 @@ def record_write(x: Variable, trace: Tape, record: tuple) -> None:
         trace.grown()
 
 
-def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
+def written_forward(x: Variable, v, t, at, trace: Dual) -> bool:
     """The same in forward mode. The tangent of the buffer belongs to the handle too, so it is written in
     place like the value."""
     tangent = zeros_of_buffer(x) if x._trace is None else x._slot
@@ -337,7 +337,7 @@ def takes_over_unseen(x: Variable, y: Variable) -> bool:
     return True
 
 
-def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
+def written_unseen(x: Variable, y, at, trace) -> bool:
     """Write all of a buffer whose values are hidden, as a loop does. Handles only buffers that were written
     before. Returns whether it was done."""
     whole = at is Ellipsis or type(at) is slice and at == ALL
@@ -346,7 +346,7 @@ def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
 
 
 @replaces(writes.fast_write)
-def fast_write(x: Variable, y: Any, at: Any) -> bool:
+def fast_write(x: Variable, y, at) -> bool:
     """The fast path for writes in loops: a number, row, slice or all of a float64 buffer, with at most
     one open transform."""
     value, trace = x._value, x._trace  # type: Any, Any

@@ -17,7 +17,7 @@ joined_generally = before(shaping.joined)
 SEQUENCES, TANGENTS = frozenset((list, tuple)), frozenset((float64, type(None)))
 
 
-def pull_packed(G: list, owned: set, k: int, g: Any, slots: list, _: Any, out: Any, x: Any, y: Any) -> None:
+def pull_packed(G: list, owned: set, k: int, g, slots: list, _, out, x, y) -> None:
     """The pullback of numbers packed in an array: each gets its element of the cotangent."""
     parts: Any
     if type(g) is ndarray:

@@ -148,8 +148,7 @@ OPERATIONS.update({
     "cholesky": MatrixOperation("cholesky_lower", (0,)),
     "trisolve": MatrixOperation(
         "solve_triangular", (0, 1),
-        lambda lower, transpose, unit: dict(trans=int(transpose), lower=lower, unit_diagonal=unit,
-        overwrite_b=False, check_finite=True),
+        lambda lower, transpose, unit: dict(trans=int(transpose), lower=lower, unit_diagonal=unit),
     ),
     "lusolve": MatrixOperation("solve_matrix", (0, 2), lambda transpose: {},
     turned=lambda transpose: transpose),

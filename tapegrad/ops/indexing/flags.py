@@ -15,14 +15,14 @@ NUMPY_FLAGS = type(np.empty(0).flags)
 class DeviceFlags:
     """The flags of a CuPy array, with NumPy's other name of `c_contiguous`, which SciPy's code reads."""
 
-    def __init__(self, theirs: Any):
+    def __init__(self, theirs):
         self.theirs = theirs
 
     @property
     def contiguous(self) -> bool:
         return self.theirs.c_contiguous
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(self.theirs, name)
 
 
@@ -33,17 +33,17 @@ class HiddenFlags:
     __slots__ = ("x",)
     x: Any
 
-    def __init__(self, x: Any):
+    def __init__(self, x):
         object.__setattr__(self, "x", x)
 
     @property
     def owndata(self) -> bool:
         return type(self.x) is not View
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(layout_source(self.x).flags, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value) -> None:
         if name != "writeable" or type(self.x) is View:
             raise ArgumentError(
                 f"x.flags.{name} = {value!r}: under vmap and in a recording an array that is no view can be "
@@ -55,21 +55,21 @@ class HiddenFlags:
         v = x._value
         x._value = hollow(np, v.shape, v.dtype, v.strides, bool(value))
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str):
         return self.owndata if name in ("O", "OWNDATA") else layout_source(self.x).flags[name]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value) -> None:
         setattr(self, "writeable" if name in ("W", "WRITEABLE") else name, value)
 
 
-def flags_of(x: Any) -> Any:
+def flags_of(x):
     found = layout_source(x)
     if type(found) is Hollow:
         return HiddenFlags(x)
     return found.flags if type(found.flags) is NUMPY_FLAGS else DeviceFlags(found.flags)
 
 
-def other_array(x: Any) -> Any:
+def other_array(x):
     """The same value in an array object of its own, over the same memory."""
     if type(x) is not ArrayVariable:
         return x.view() if type(x) is np.ndarray else x
@@ -78,7 +78,7 @@ def other_array(x: Any) -> Any:
     return y
 
 
-def set_flags(x: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
+def set_flags(x, write=None, align=None, uic=None) -> None:
     """The flags of x alone. A view that NumPy makes read-only stays so: a write raises."""
     if type(x) is not ArrayVariable:
         return

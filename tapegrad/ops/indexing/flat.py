@@ -21,7 +21,7 @@ class FlatIterator(Elements):
 
     __slots__ = ("base", "place", "_x")
 
-    def __init__(self, x: Any, place: list | None = None):
+    def __init__(self, x, place: list | None = None):
         """`place`: [the number of elements yielded], which several iterators may share."""
         self.base, self.place = x, [0] if place is None else place
         self._x = x if shape(x) else views.reshape(x, (1,))  # (a 0-d array as a view with one axis)
@@ -30,10 +30,10 @@ class FlatIterator(Elements):
     def index(self) -> int:
         return self.place[0]
 
-    def plain_elements(self) -> Any:
+    def plain_elements(self):
         return self.copy()
 
-    def copy(self) -> Any:
+    def copy(self):
         return self.base.flatten()
 
     @property
@@ -44,13 +44,13 @@ class FlatIterator(Elements):
             found.append(rest)
         return (n, *found[::-1]) if shape(self.base) else ()
 
-    def _places(self, at: Any) -> tuple:
+    def _places(self, at) -> tuple:
         return np.unravel_index(np.arange(len(self))[index(at)], self._x.shape)
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at):
         return self._x[self._places(at)]
 
-    def __setitem__(self, at: Any, y: Any) -> None:
+    def __setitem__(self, at, y) -> None:
         y = views.ravel(y.base) if type(y) is FlatIterator else y
         if overlaps.lies_in(self._x, y):
             at = index(at)
@@ -79,26 +79,26 @@ class FlatIterator(Elements):
     def __iter__(self) -> "FlatIterator":
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self):
         if self.index >= len(self):
             raise StopIteration
         self.place[0] += 1
         return self[self.index - 1]
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args, **kwargs):
         return np.asarray(self.copy(), *args, **kwargs)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args, **kwargs):
         return getattr(ufunc, method)(*[argument(a) for a in args], **kwargs)
 
-    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+    def __array_function__(self, f: Callable, types, args: tuple, kwargs: dict):
         return f(*flat_elements(args), **flat_elements(kwargs))
 
 
 flat_elements: Callable = nested(argument)
 
 
-def assign_flat(x: Any, y: Any) -> None:
+def assign_flat(x, y) -> None:
     """Assign x.flat = y."""
     if overlaps.lies_in(x, y):
         write_value(x, overlaps.left_in(x, [y], lambda x, ys: setattr(x, "flat", *ys)), Ellipsis)

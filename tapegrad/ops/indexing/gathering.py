@@ -41,23 +41,23 @@ from .views import array_like, index, slice_of
 # --- linear maps, each beside its adjoint ---
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def lower_part(x, *, k):
     return xp_of(x).tril(x, k)
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def upper_part(x, *, k):
     return xp_of(x).triu(x, k)
 
 
-@primitive(shapes=(0,), batch="moves")
+@primitive(batch="moves")
 def pad_zeros(x, *, width):
     """x surrounded by zeros. `width`: (before, after) for each axis."""
     return xp_of(x).pad(x, width)
 
 
-@primitive(shapes=(0,), batch="moves")
+@primitive(batch="moves")
 def trimmed(x, *, width):
     """The adjoint of `pad_zeros`."""
     return x[tuple([slice(i, n - j) for (i, j), n in zip(width, x.shape, strict=True)])].copy()
@@ -69,7 +69,7 @@ rules(pad_zeros, lambda g, out, x, width: trimmed(g, width=width), jvp=linear)
 rules(trimmed, lambda g, out, x, width: pad_zeros(g, width=width), jvp=linear)
 
 
-def frozen_value(a: Any) -> Any:
+def frozen_value(a):
     """a as a value. It may alias the memory of a, so a later write to a first moves a to other memory."""
     a = array_like(a)
     if not isinstance(a, Variable):
@@ -78,19 +78,19 @@ def frozen_value(a: Any) -> Any:
     return frozen(a)
 
 
-def constant_index(a: Any) -> Any:
+def constant_index(a):
     """Indices and counts that decide the shape of a result; their derivative is zero."""
     return np.asarray(index(a)) if isinstance(a, (list, tuple)) else values_of(a)
 
 
-def integer_constant(n: Any) -> Any:
+def integer_constant(n):
     if type(n) is int:
         return n
     n = constant_index(n)
     return tuple([int(k) for k in n.tolist()]) if np.ndim(n) else int(n)
 
 
-def take_along(x: Any, at: Any, axis: int) -> Any:
+def take_along(x, at, axis: int):
     """x at integer indices along one axis.  A mask is read as the integers 0 and 1."""
     at = at if is_array(at) else np.asarray(at)
     at = at.astype(np.intp) if at.dtype.kind == "b" else at
@@ -99,7 +99,7 @@ def take_along(x: Any, at: Any, axis: int) -> Any:
     return x[(slice(None),) * axis + (at,)]
 
 
-def in_rows(y: Any) -> Any:
+def in_rows(y):
     """y in C order."""
     return y if y.flags.c_contiguous else copy(y, "C")
 
@@ -117,7 +117,7 @@ def concatenate(arrays, axis=0, dtype=None):
     return safely_cast("concatenate", end_to_end(*xs, axis=axis), dtype)
 
 
-def safely_cast(name: str, y: Any, to: Any) -> Any:
+def safely_cast(name: str, y, to):
     """Joined arrays in the requested dtype. The cast must not lose their kind."""
     if to is not None and not np.can_cast(dtype(y), to, "same_kind"):
         raise ArgumentError(
@@ -200,7 +200,7 @@ def roll(a, shift, axis=None):
     return rolled(array_like(a), shift=integer_constant(shift), axis=axis)
 
 
-def fit_dtype(x: Any, to: Any) -> Any:
+def fit_dtype(x, to):
     return x if dtype(x) == to else fit_to_shape(x, shape(x), to)
 
 
@@ -217,7 +217,7 @@ def triu(m, k=0):
     return upper_part(triangle_of_matrix(m), k=integer_constant(k))
 
 
-def triangle_of_matrix(m: Any) -> Any:
+def triangle_of_matrix(m):
     m = array_like(m)
     return m if ndim(m) != 1 else spread_to(m, to=(shape(m)[0], shape(m)[0]))
 
@@ -293,7 +293,7 @@ def compress(condition, a, axis=None):
     return in_rows(take_along(x, np.flatnonzero(condition), axis_of(axis, ndim(x))))
 
 
-def host_constant(a: Any) -> np.ndarray:
+def host_constant(a) -> np.ndarray:
     """Indices and masks on the host, for results whose shape depends on them."""
     a = constant_index(a)
     return a.get() if is_array(a) and xp_of(a) is not np else np.asarray(a)
@@ -311,7 +311,7 @@ def insert(arr, obj, values, axis=None):
         x, axis = views.ravel(x), 0
     axis = axis_of(axis, ndim(x))
     s = shape(x)
-    at = obj if isinstance(obj, slice) else constant_index(obj)
+    at: Any = obj if isinstance(obj, slice) else constant_index(obj)
     if is_array(at) and at.ndim and at.dtype.kind == "b":
         at = np.flatnonzero(host_constant(at))
     if not isinstance(at, slice) and np.ndim(at) == 0:

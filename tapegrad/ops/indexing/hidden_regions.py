@@ -26,7 +26,7 @@ from .regions import FLAT
 from .traced_indices import indexed_copy, with_written
 
 
-def is_view_at(x: Any, at: Any) -> bool:
+def is_view_at(x, at) -> bool:
     """Does NumPy answer x[at] with a view, for an index that holds hidden numbers?"""
     parts = [i for i in (at if type(at) is tuple else (at,)) if i is not None]
     numbers = [i for i in parts if i is not Ellipsis and type(i) is not slice]
@@ -35,7 +35,7 @@ def is_view_at(x: Any, at: Any) -> bool:
     )
 
 
-def is_number(i: Any) -> bool:
+def is_number(i) -> bool:
     return isinstance(i, Variable) and not issubclass(type(i), ArrayVariable) and dtype(i).kind in "iu"
 
 
@@ -51,16 +51,16 @@ class RegionVersion(int):
         """Was the array written since?"""
         return self.read is None or bool(self.read != self.owner._version)
 
-    def __ne__(self, other: Any) -> bool:
+    def __ne__(self, other) -> bool:
         return other is not self or self.is_stale
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other) -> bool:
         return not self != other
 
     __hash__ = int.__hash__
 
 
-def version(owner: Variable, read: Any) -> RegionVersion:
+def version(owner: Variable, read) -> RegionVersion:
     v = RegionVersion(1)
     v.owner, v.read = owner, read
     return v
@@ -71,11 +71,11 @@ class HiddenRegion(TransparentTrace):
 
     lent = True
 
-    def __init__(self, x: Variable, at: Any):
+    def __init__(self, x: Variable, at):
         super().__init__()
         self.level, self.array, self.at = math.inf, x, at
 
-    def beneath(self, x: Variable) -> Any:
+    def beneath(self, x: Variable):
         """The elements; x is the handle."""
         if x._version.is_stale:
             owner, _ = path_to_owner(self.array)
@@ -86,14 +86,14 @@ class HiddenRegion(TransparentTrace):
             x._version = version(owner, owner._version)
         return x._value
 
-    def apply(self, prim: Any, args: Any, params: Any) -> Any:
+    def apply(self, prim, args, params):
         """(The first step of a path leads to all elements.)"""
         if prim is not READ:
             return super().apply(prim, args, params)
         now, path, at = self.beneath(args[0]), params["path"][1:], params["at"]
         return bind(READ, (now,), {"path": path, "at": at, "copy": False}) if path or at is not None else now
 
-    def write(self, prim: Any, x: Variable, path: Any, y: Any, at: Any) -> None:
+    def write(self, prim, x: Variable, path, y, at) -> None:
         """Write into the elements, and those into the array."""
         if not layout_of(self.array).flags.writeable:
             raise ValueError("assignment destination is read-only")
@@ -109,14 +109,14 @@ class HiddenRegion(TransparentTrace):
         write(ASSIGN, self.array, with_written(self.array, whole, self.at), Ellipsis)
 
 
-def in_order(x: Variable, at: Any) -> bool:
+def in_order(x: Variable, at) -> bool:
     """Do the elements x[at] lie in C order, one beside the other, as in the copy?"""
     chosen = [0 if isinstance(i, Variable) else i for i in (at if type(at) is tuple else (at,))]
     part = layout_of(x)[tuple(chosen)]
     return bool(is_array(part) and part.flags.c_contiguous)
 
 
-def region_at(x: Variable, at: Any) -> View:
+def region_at(x: Variable, at) -> View:
     """x[at] as a view."""
     owner, _ = path_to_owner(x)
     owner._version = getattr(owner, "_version", 0)
@@ -126,7 +126,7 @@ def region_at(x: Variable, at: Any) -> View:
     return view(y, ("at", Ellipsis))
 
 
-def is_read_at(y: Any, x: Variable, at: Any) -> bool:
+def is_read_at(y, x: Variable, at) -> bool:
     """Is y, unchanged, the view x[at]?"""
     trace = y._base._trace if type(y) is View and len(y._path) == 1 else None
     return isinstance(trace, HiddenRegion) and trace.array is x and trace.at is at

@@ -1,7 +1,6 @@
 """Arrays that share memory: a test for it, and the result of a write whose source overlaps its target."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from .regions import PARTS, region
 from .views import array_like, layout_source, ravel
 
 
-def memory_of(x: Any) -> tuple:
+def memory_of(x) -> tuple:
     """(an array with the memory of x, the handle that owns the memory). The user's memory has no handle:
     an argument or a captured array counts as the array that it stands for."""
     if not isinstance(x, Variable):
@@ -32,7 +31,7 @@ def memory_of(x: Any) -> tuple:
     return layout_source(x), base
 
 
-def answered(asked: Callable, a: Any, b: Any, max_work: Any) -> bool:
+def answered(asked: Callable, a, b, max_work) -> bool:
     (x, p), (y, q) = memory_of(a), memory_of(b)
     if p is not q and isinstance(a, Variable) and isinstance(b, Variable):
         return False  # handles over the same array share it only until a write
@@ -51,7 +50,7 @@ def may_share_memory(a, b, max_work=0):
     return answered(np.may_share_memory, a, b, max_work)
 
 
-def lies_in(x: Any, y: Any) -> bool:
+def lies_in(x, y) -> bool:
     """May y share memory with x, the target of a write?"""
     if (
         not (isinstance(x, Variable) and isinstance(y, Variable))
@@ -62,7 +61,7 @@ def lies_in(x: Any, y: Any) -> bool:
     return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.may_share_memory(x, y)
 
 
-def left_in(x: Variable, sources: list, write: Callable) -> Any:
+def left_in(x: Variable, sources: list, write: Callable):
     """The content of x after `write(x, sources)`, if sources share memory with x.
 
     NumPy buffers most such writes, and does others element by element in an order of its own. So NumPy

@@ -1,14 +1,12 @@
 """`numpy.pad`. Zeros are an operation of their own; for other modes NumPy's code is followed."""
 
-from typing import Any
-
 import numpy as np
 
 from ..declare import followed, implements, ndim
 from .gathering import array_like, constant_index, pad_zeros
 
 
-def pad_widths(pad_width: Any, n: int) -> tuple:
+def pad_widths(pad_width, n: int) -> tuple:
     if isinstance(pad_width, dict):
         width = [(0, 0)] * n
         for axis, w in pad_width.items():

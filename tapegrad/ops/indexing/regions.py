@@ -43,7 +43,7 @@ STEPS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def window(b: Any, shape: tuple, first: int, steps: tuple) -> Any:
+def window(b, shape: tuple, first: int, steps: tuple):
     """Elements of b, counted in C order from `first`, with a step for each axis. It is a view if b is
     contiguous in that order."""
     flat, size = b.ravel(), b.itemsize
@@ -53,12 +53,12 @@ def window(b: Any, shape: tuple, first: int, steps: tuple) -> Any:
     return type(b)(shape, b.dtype, flat.data + first * size, strides).view()  # so that its base is not None
 
 
-def windows(b: Any, size: Any, axis: Any) -> Any:
+def windows(b, size, axis):
     kept = {"subok": True} if xp_of(b) is np else {}  # (hidden values stay hidden)
     return xp_of(b).lib.stride_tricks.sliding_window_view(b, size, axis, **kept)
 
 
-def region(b: Any, path: tuple) -> Any:
+def region(b, path: tuple):
     for kind, step in path:
         b = STEPS[kind](b, step)
     return b
@@ -70,7 +70,7 @@ FLAT = frozenset(("reshape", "window"))  # steps by C order: views if the elemen
 PLAIN_INDEX = frozenset((int, slice, type(None), type(Ellipsis), np.int64))
 
 
-def basic(at: Any) -> bool:
+def basic(at) -> bool:
     """Does NumPy answer this index with a view (or, for a full index, an element)?"""
     if type(at) is int or type(at) is slice or type(at) is tuple and PLAIN_INDEX.issuperset(map(type, at)):
         return True
@@ -83,7 +83,7 @@ def basic(at: Any) -> bool:
     return True
 
 
-def layout_of_buffer(b: Any) -> tuple:
+def layout_of_buffer(b) -> tuple:
     """The arguments of `zeros_laid_out` for a cotangent of the buffer b."""
     return xp_of(b), b.shape, b.strides, b.dtype
 
@@ -102,7 +102,7 @@ def read(x, *, path, at, copy):
     return laid_out_copy(r) if copy and is_array(r) else r
 
 
-def laid_out_copy(r: Any) -> Any:
+def laid_out_copy(r):
     """A copy in the memory order of r. Broadcast axes stay broadcast, because NumPy's results depend on
     them."""
     if 0 not in r.strides:
@@ -123,12 +123,12 @@ def _target(x, path, at):
     return r, at
 
 
-def is_apart(r: Any, x: Any, path: tuple) -> bool:
+def is_apart(r, x, path: tuple) -> bool:
     """Is the region r of x a copy, so that its elements must be given by their positions in x?"""
     return r.size and any(kind in FLAT for kind, _ in path) and not may_share_memory(r, x)
 
 
-def cut_of(x: Any, path: tuple) -> int | None:
+def cut_of(x, path: tuple) -> int | None:
     """The position at which to split a path, if one part leads to elements given by position and the
     other to real or imaginary parts. None if no split is needed."""
     kinds = {kind for kind, _ in path}
@@ -149,7 +149,7 @@ def as_flat_source(x: Any) -> Any:
     return x if x.shape else x.reshape(1)
 
 
-def coordinates_of(x: Any, path: tuple, at: Any) -> tuple:
+def coordinates_of(x, path: tuple, at) -> tuple:
     """The coordinates of the elements of a region in `as_flat_source(x)`."""
     numbers = xp_of(x).arange(x.size).reshape(x.shape)
     return xp_of(x).unravel_index(region(numbers, path)[at], x.shape or (1,))
@@ -169,7 +169,7 @@ def assign(x, y, *, path, at):
     return x
 
 
-def sum_to_shape(z: Any, to: tuple) -> Any:
+def sum_to_shape(z, to: tuple):
     """The sum of z over the axes that were broadcast from the shape `to`."""
     lead = z.ndim - len(to)
     return z.sum(
@@ -229,7 +229,7 @@ SEGMENT_OPERATIONS = {
 SEGMENT_KERNELS: dict = {}
 
 
-def segment_kernel(xp: Any, name: str) -> Any:
+def segment_kernel(xp, name: str):
     """Combine the runs of equal targets in `at`, and each with the element of r that it targets."""
     if (xp, name) not in SEGMENT_KERNELS:
         SEGMENT_KERNELS[xp, name] = xp.ElementwiseKernel(
@@ -243,7 +243,7 @@ def segment_kernel(xp: Any, name: str) -> Any:
     return SEGMENT_KERNELS[xp, name]
 
 
-def scatter(name: str, r: Any, at: Any, y: Any) -> None:
+def scatter(name: str, r, at, y) -> None:
     """numpy.add.at(r, at, y) on CuPy, or that of maximum and minimum, in a fixed order.
 
     The targets are sorted (stably), and one thread combines each run of equal targets. (The maximum of
@@ -263,7 +263,7 @@ def scatter(name: str, r: Any, at: Any, y: Any) -> None:
 # --- how they are recorded ---
 
 
-def _of(base: Any) -> Any:
+def _of(base):
     """The buffer itself, which determines the layout of the cotangent."""
     return layout_of_buffer(bottom(base))
 
@@ -349,7 +349,7 @@ def _record_write(pull):
         z = variable(out, tape, len(tape.records))
         path, at = params["path"], setting_copy(params["at"])
         if len(path) == 1 and path[0][0] == "at" and (at is Ellipsis or type(at) is slice and at == ALL):
-            path, at = (), path[0][1]  # all of a part: the part itself
+            path, at = (), params["path"][0][1]  # all of a part: the part itself
         tape.records.append((pull, slots[0], REGION, slots[1], layout_of_buffer(b), like, (path, at)))
         if z._slot > tape.look:
             tape.grown()

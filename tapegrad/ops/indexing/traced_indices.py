@@ -1,8 +1,6 @@
 """Elements at a hidden index, x[i] where i differs from sample to sample or from replay to replay. They
 are read, written and added to by their positions."""
 
-from typing import Any
-
 import numpy as np
 
 from ..._core.arrays import is_array, xp_of
@@ -16,12 +14,12 @@ from ..shaping import broadcast_to, fit_to_shape, nested_to_array, reshape, tran
 from ..sorting import take_sorted, taken_back
 
 
-def is_hidden(at: Any) -> bool:
+def is_hidden(at) -> bool:
     """Does this index contain a number or array that differs between samples or replays?"""
     return bool(OPEN.hiding) and hidden_parts(at)
 
 
-def hidden_parts(at: Any) -> bool:
+def hidden_parts(at) -> bool:
     if type(at) in (tuple, list):
         return any([hidden_parts(i) for i in at])
     if not isinstance(at, Variable):
@@ -30,7 +28,7 @@ def hidden_parts(at: Any) -> bool:
     return isinstance(at, Variable) and at._trace.picks(at)
 
 
-def is_hidden_mask(x: Any, at: Any, y: Any) -> bool:
+def is_hidden_mask(x, at, y) -> bool:
     """Does x[at] = y equal an elementwise choice, for a mask that differs between replays?"""
     at = primal_of(at) if OPEN.hiding else None
     if not isinstance(at, Variable) or at._trace.visibility == SAMPLED or dtype(at).kind != "b":
@@ -45,11 +43,11 @@ class IndexPlaceholder:
 HOLE = IndexPlaceholder()
 
 
-def with_hidden_parts(at: tuple, parts: Any) -> tuple:
+def with_hidden_parts(at: tuple, parts) -> tuple:
     return tuple([next(parts) if i is HOLE else i for i in at])
 
 
-def _stacked_places(run: Any, stacks: list, params: dict) -> Any:
+def _stacked_places(run, stacks: list, params: dict):
     """The batching rule: the hidden parts have one more axis, and so do the parts broadcast with them."""
     at, to = params["at"], params["to"]
     rank = max([ndim(x) - 1 for x in stacks] + [np.ndim(i) for i in at if is_array(i)])
@@ -74,7 +72,7 @@ def places_of(*parts, at, to):
 ELEMENT_NUMBERS = places_of.prim
 
 
-def element_numbers(x: Any, at: Any) -> Any:
+def element_numbers(x, at):
     """The numbers of the elements of x[at]."""
     parts = []
 
@@ -101,7 +99,7 @@ def element_numbers(x: Any, at: Any) -> Any:
     return places_of(*parts, at=at, to=shape(x))
 
 
-def agreed(mask: Variable) -> Any:
+def agreed(mask: Variable):
     """A mask that is the same for all samples. If another trace hides it too, that trace is asked."""
     try:
         return values_of(mask)
@@ -114,7 +112,7 @@ def agreed(mask: Variable) -> Any:
     )
 
 
-def indexed_copy(x: Any, at: Any) -> Any:
+def indexed_copy(x, at):
     """x[at], as a copy."""
     k, i = axis_and_index(x, at)
     if i is not None:  # whole slices
@@ -131,7 +129,7 @@ def indexed_copy(x: Any, at: Any) -> Any:
     return take_sorted(reshape(x, to=(-1,) + (1,) * (ndim(n) - 1)), n, 0)
 
 
-def axis_and_index(x: Any, at: Any) -> tuple:
+def axis_and_index(x, at) -> tuple:
     """(axis, index) if `at` is one array that differs between replays, after full slices only; else (0,
     None)."""
     at = at if type(at) is tuple else (at,)
@@ -167,7 +165,7 @@ def last_writer(n, *, size):
     return y
 
 
-def with_written(x: Any, y: Any, at: Any) -> Any:
+def with_written(x, y, at):
     """The value of x after x[at] = y."""
     mask = primal_of(at) if isinstance(at, Variable) else at
     if isinstance(mask, Variable) and dtype(mask).kind == "b":
@@ -189,7 +187,7 @@ def with_written(x: Any, y: Any, at: Any) -> Any:
     return reshape(new, to=shape(x))
 
 
-def with_added(x: Any, y: Any, at: Any) -> Any:
+def with_added(x, y, at):
     """The value of x after numpy.add.at(x, at, y)."""
     n = element_numbers(x, at)
     y = reshape(

@@ -21,7 +21,7 @@ from ..sorting import take_sorted
 from .traced_indices import agreed
 
 
-def is_mask(x: Any, at: Any) -> bool:
+def is_mask(x, at) -> bool:
     """Is this hidden index one mask for leading axes of x?"""
     return (
         isinstance(at, Variable)
@@ -31,7 +31,7 @@ def is_mask(x: Any, at: Any) -> bool:
     )
 
 
-def _first_of_samples(run: Any, stacks: list, params: dict) -> Any:
+def _first_of_samples(run, stacks: list, params: dict):
     """The batching rule. A sample with no selected element takes one of another sample. (If no sample had
     any, the mask would not differ.)"""
     flags, rows = [primal_of(v) for v in stacks]
@@ -49,13 +49,13 @@ def first_chosen(flags, rows):
     return rows[flags.argmax()]
 
 
-def is_recorded(mask: Any) -> bool:
+def is_recorded(mask) -> bool:
     """Is the mask hidden by a trace that can tell it, but whose answer holds for no other mask?"""
     mask = primal_of(mask)
     return isinstance(mask, Variable) and mask._trace.visibility != SAMPLED
 
 
-def selected(x: Any, mask: Any) -> "SelectedElements":
+def selected(x, mask) -> "SelectedElements":
     # its present value, unaffected by later writes
     mask, n = frozen(live(primal_of(mask))), int(np.prod(shape(mask)))
     if not n or (mask._trace.visibility != SAMPLED and not bool(np.any(mask))):
@@ -64,11 +64,11 @@ def selected(x: Any, mask: Any) -> "SelectedElements":
     return SelectedElements(where(mask_axis(mask, x), x, row), mask)
 
 
-def mask_axis(mask: Any, x: Any) -> Any:
+def mask_axis(mask, x):
     return reshape(mask, to=shape(mask) + (1,) * (ndim(x) - ndim(mask)))
 
 
-def masked_write(x: Any, y: "SelectedElements", at: Any) -> tuple:
+def masked_write(x, y: "SelectedElements", at) -> tuple:
     """(value, index) for the write that x[at] = y amounts to."""
     if (
         y.mask is None
@@ -80,7 +80,7 @@ def masked_write(x: Any, y: "SelectedElements", at: Any) -> tuple:
     return where(mask_axis(y.mask, x), y.full, x), Ellipsis
 
 
-def same_mask(mask: Any, other: Any) -> bool:
+def same_mask(mask, other) -> bool:
     """Are these the same mask? If that is unknown, their values are asked for."""
     mask = live(primal_of(mask))
     if isinstance(mask, Variable) and mask._trace is other._trace and mask._slot is other._slot:
@@ -89,7 +89,7 @@ def same_mask(mask: Any, other: Any) -> bool:
 
 
 @nested
-def plain_mask(v: Any) -> Any:
+def plain_mask(v):
     return v.plain_elements() if type(v) is SelectedElements else v
 
 
@@ -103,10 +103,10 @@ class SelectedElements(Elements, np.lib.mixins.NDArrayOperatorsMixin):
     __slots__ = ("full", "mask")
     __array_priority__ = 1e6
 
-    def __init__(self, full: Any, mask: Any):
+    def __init__(self, full, mask):
         self.full, self.mask = full, mask
 
-    def plain_elements(self) -> Any:
+    def plain_elements(self):
         """The elements as an array, if the mask is the same for all samples or can be asked for. From
         then on this object holds that array, so writes to it or to its views are seen here."""
         if self.mask is not None:
@@ -114,12 +114,12 @@ class SelectedElements(Elements, np.lib.mixins.NDArrayOperatorsMixin):
             self.mask = None
         return self.full
 
-    def _handed_back(self) -> Any:
+    def _handed_back(self):
         """The value that remains after the transform, if the function stored this object."""
         v = self.plain_elements()
         return v if is_tracked(v) else values_of(v)
 
-    def _reported_class(self) -> Any:  # the class that a Variable of an array reports
+    def _reported_class(self):  # the class that a Variable of an array reports
         return type(layout_of(self.full))
 
     __class__: Any = property(_reported_class)
@@ -132,22 +132,22 @@ class SelectedElements(Elements, np.lib.mixins.NDArrayOperatorsMixin):
     def ndim(self) -> int:
         return ndim(self.full) if self.mask is None else 1 + ndim(self.full) - ndim(self.mask)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.plain_elements(), name)
 
-    def __setitem__(self, at: Any, y: Any) -> None:
+    def __setitem__(self, at, y) -> None:
         self.plain_elements()[plain_mask(at)] = y
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args, **kwargs):
         return np.asarray(self.plain_elements(), *args, **kwargs)
 
     __len__, __iter__, __getitem__ = of_plain("__len__"), of_plain("__iter__"), of_plain("__getitem__")
     __bool__, __float__, __int__ = of_plain("__bool__"), of_plain("__float__"), of_plain("__int__")
     __matmul__, __rmatmul__, __str__ = of_plain("__matmul__"), of_plain("__rmatmul__"), of_plain("__str__")
 
-    def joins(self, v: Any) -> bool:
+    def joins(self, v) -> bool:
         """Can v be combined with this in an elementwise function?"""
         if type(v) is SelectedElements:
             return v is self or (v.mask is not None and same_mask(v.mask, self.mask))
@@ -165,9 +165,7 @@ class SelectedElements(Elements, np.lib.mixins.NDArrayOperatorsMixin):
             f(*[v.full if type(v) is SelectedElements else v for v in args], **kwargs), self.mask
         )
 
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *args: Any, out: tuple = (), **kwargs: Any
-    ) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args, out: tuple = (), **kwargs):
         first = next((v for v in args if type(v) is SelectedElements), self)
         elementwise = method == "__call__" and ufunc.nout == 1 and ufunc.signature is None and not kwargs
         if (
@@ -185,7 +183,7 @@ class SelectedElements(Elements, np.lib.mixins.NDArrayOperatorsMixin):
             kwargs = {**kwargs, "out": plain_mask(out)}
         return getattr(ufunc, method)(*plain_mask(args), **kwargs)
 
-    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+    def __array_function__(self, f: Callable, types, args: tuple, kwargs: dict):
         if f in REDUCTIONS and type(args[0]) is SelectedElements:
             return args[0].reduced(f, *args[1:], **kwargs)
         first = next((v for v in args if type(v) is SelectedElements), None)
@@ -199,7 +197,7 @@ class SelectedElements(Elements, np.lib.mixins.NDArrayOperatorsMixin):
             return first.each(f, args, kwargs)
         return f(*plain_mask(args), **plain_mask(kwargs))
 
-    def reduced(self, f: Callable, axis: Any = None, **settings: Any) -> Any:
+    def reduced(self, f: Callable, axis=None, **settings):
         if self.mask is None or settings or axis not in (None, 0) or self.mask._trace.visibility != SAMPLED:
             return f(self.plain_elements(), axis=axis, **settings)
         axes = None if axis is None else tuple(range(ndim(self.mask)))
@@ -215,15 +213,15 @@ class SelectedElements(Elements, np.lib.mixins.NDArrayOperatorsMixin):
                 return f(self.plain_elements(), axis=axis)
         return f(where(mask, self.full, xp(self.full).asarray(none, dtype(self.full))), axis=axes)
 
-    def copy(self, order: str = "C") -> Any:
+    def copy(self, order: str = "C"):
         return self.full.copy(order) if self.mask is None else SelectedElements(self.full, self.mask)
 
     __copy__ = copy
 
-    def __deepcopy__(self, memo: dict) -> Any:
+    def __deepcopy__(self, memo: dict):
         return self.copy()
 
-    def astype(self, to: Any, **settings: Any) -> Any:
+    def astype(self, to, **settings):
         if self.mask is None or settings:
             return self.plain_elements().astype(to, **settings)
         return SelectedElements(astype(self.full, to=np.dtype(to)), self.mask)

@@ -4,7 +4,6 @@ through either are seen by both.
 Each function takes NumPy's arguments. For a plain array it returns NumPy's or CuPy's own view."""
 
 import operator
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from .traced_indices import indexed_copy, is_hidden
 from .traced_masks import is_mask, is_recorded, selected
 
 
-def layout_source(x: Variable) -> Any:
+def layout_source(x: Variable):
     """The value under x, for its shape and layout only: an unread view stays unread."""
     if type(x) is View:
         return ix.region(layout_of(x._base), x._path)
@@ -44,7 +43,7 @@ def layout_source(x: Variable) -> Any:
 late.shown = layout_source
 
 
-def index(at: Any) -> Any:
+def index(at):
     """An index with Variables replaced by their values (an index has derivative zero). A bare None
     becomes (None,), because None in a record means no index."""
     if type(at) is slice:
@@ -79,7 +78,7 @@ def index_list(at: list) -> list:
 
 
 @hook
-def getitem(x: Any, at: Any) -> Any:
+def getitem(x, at):
     """x[at]: a view for a basic index, else an element or a copy."""
     kind = type(at)
     if kind is int or kind is slice:
@@ -118,23 +117,23 @@ def is_element(at: tuple, rank: int) -> bool:
     return len(at) == rank and all([type(i) is int for i in at])
 
 
-def slice_of(x: Any, at: tuple) -> Any:
+def slice_of(x, at: tuple):
     """x[at] for slices; x may be plain."""
     return view(x, ("at", at)) if isinstance(x, Variable) else x[at]
 
 
-def array_like(a: Any) -> Any:
+def array_like(a):
     """A Variable or array unchanged, anything else as an array."""
     return a if isinstance(a, Variable) or is_array(a) else s.nested_to_array(a)
 
 
-def axis_sizes(to: Any) -> tuple:
+def axis_sizes(to) -> tuple:
     to = values_of(to)
     to = to.tolist() if is_array(to) else to
     return tuple([whole_number(n) for n in to]) if isinstance(to, (tuple, list)) else (whole_number(to),)
 
 
-def whole_number(n: Any) -> int:
+def whole_number(n) -> int:
     n = n if type(n) is int else values_of(n)
     return operator.index(n.item() if is_array(n) else n)  # CuPy's arrays of one integer have no `__index__`
 
@@ -192,7 +191,7 @@ def ravel(a, order="C"):
     return reshape(a, (-1,), order)
 
 
-def permuted_view(x: Any, axes: tuple) -> Any:
+def permuted_view(x, axes: tuple):
     if not isinstance(x, Variable):
         return x.transpose(axes)
     return view(x, ("transpose", axes)) if axes and is_array(layout_source(x)) else x
@@ -202,7 +201,7 @@ DIAGONAL = ("diagonal", (0, 0, 1))
 
 
 @hook
-def reversed_axes(x: Variable) -> Any:
+def reversed_axes(x: Variable):
     """The transpose x.T."""
     return transpose(x)
 
@@ -282,7 +281,7 @@ def squeeze(a, axis=None):
     return reshape(a, tuple([size for k, size in enumerate(here) if k not in gone]))
 
 
-def of_rank(rank: int) -> Any:
+def of_rank(rank: int):
     def at_least(a):
         a = array_like(a)
         s = shape(a)

@@ -1,7 +1,5 @@
 """Writes into a Variable: `x[at] = y`, and NumPy's functions that change their first argument."""
 
-from typing import Any
-
 import numpy as np
 
 from ..._core.arrays import NUMBERS, is_array, xp_of
@@ -11,14 +9,14 @@ from ..._core.primitive import ASSIGN, hook, is_subarray, is_tracked, layout_of,
 from ..._core.variable import HANDLES, ArrayVariable, Elements, Variable, View
 from .. import shaping as s
 from ..creation import on_device
-from ..declare import NUMPY, implements, shape
+from ..declare import NUMPY, implements, shape, xp
 from . import overlaps, views
 from .gathering import constant_index, host_constant, known_mode
 from .regions import ALL
 from .views import array_like, layout_source
 
 
-def write_value(x: Variable, y: Any, at: Any) -> None:
+def write_value(x: Variable, y, at) -> None:
     """x[at] = y as in NumPy, for values of any level."""
     if type(x) is ArrayVariable:
         if fast_write(x, y, at):
@@ -77,12 +75,12 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     write(ASSIGN, x, y, at)
 
 
-def is_one_mask(at: Any) -> bool:
+def is_one_mask(at) -> bool:
     at = at[0] if type(at) is tuple and len(at) == 1 else at
     return isinstance(at, np.ndarray) and at.dtype == bool
 
 
-def refuse_lost(to: np.dtype, y: Any, what: str) -> None:
+def refuse_lost(to: np.dtype, y, what: str) -> None:
     """Raise if an array x of this dtype cannot hold the derivative of y, or a part of it."""
     if not isinstance(y, Variable):
         return
@@ -96,21 +94,17 @@ def refuse_lost(to: np.dtype, y: Any, what: str) -> None:
         raise DroppedDerivativeError(f"{what}: y is complex and x is real; write y.real, or make x complex")
 
 
-def array_beside(x: Any, y: Any) -> Any:
+def array_beside(x, y):
     """y as a Variable or array. A list or number, which belongs to no device, becomes an array in the
     library of x."""
     if is_array(y) or isinstance(y, Variable) and is_array(layout_of(y)):
         return y
     y = array_like(y)
-    return (
-        y
-        if xp_of(layout_of(x)) is np
-        else on_device(y if isinstance(y, Variable) else xp_of(layout_of(x)).asarray(y))
-    )
+    return y if xp(x) is np else on_device(y if isinstance(y, Variable) else xp(x).asarray(y))
 
 
 @hook
-def fast_write(x: Variable, y: Any, at: Any) -> bool:
+def fast_write(x: Variable, y, at) -> bool:
     """Write with a fast path, if there is one. Returns whether it was done."""
     return False
 
@@ -122,7 +116,7 @@ def fits_region(size: tuple, to: tuple) -> bool:
         return False
 
 
-def target(x: Any, name: str, y: Any) -> bool:
+def target(x, name: str, y) -> bool:
     """Is x a Variable, which tapegrad must write? (A plain array cannot hold the derivative of y.)"""
     if isinstance(x, Variable):
         return True
@@ -134,7 +128,7 @@ def target(x: Any, name: str, y: Any) -> bool:
     return False
 
 
-def writes_first(function: Any) -> Any:
+def writes_first(function):
     """`implements` for a function that writes its first argument."""
 
     def declare(f):
@@ -153,20 +147,20 @@ def copyto(dst, src, casting="same_kind", where=True):
     write_value(dst, src if where is True else NUMPY[np.where](where, src, dst), Ellipsis)
 
 
-def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
+def scattered(x: Variable, flat: np.ndarray, values) -> None:
     """x.flat[flat] = values, for equally many values."""
     x = x if shape(x) else views.reshape(x, (1,))
     flat = flat.ravel()
     if flat.size:
         places = np.unravel_index(flat, shape(x))
-        write_value(x, values, tuple([xp_of(layout_of(x)).asarray(p) for p in places]))
+        write_value(x, values, tuple([xp(x).asarray(p) for p in places]))
 
 
-def cycled(values: Any, at: np.ndarray) -> Any:
+def cycled(values, at: np.ndarray):
     """The flattened values, repeated cyclically, at these positions."""
     values = views.ravel(values)
     n = shape(values)[0]
-    return values[xp_of(layout_of(values)).asarray(at % n)]
+    return values[xp(values).asarray(at % n)]
 
 
 @writes_first(np.put)
@@ -220,7 +214,7 @@ def put_along_axis(arr, indices, values, axis=-1):
     axis = views.axes_of(axis, len(shape(arr)))[0]
     places = [np.arange(n).reshape((-1,) + (1,) * (at.ndim - 1 - k)) for k, n in enumerate(shape(arr))]
     places[axis] = at
-    library = xp_of(layout_of(arr))
+    library = xp(arr)
     write_value(arr, values, tuple([library.asarray(p) for p in places]))
 
 
@@ -231,7 +225,7 @@ def fill_diagonal(a, val, wrap=False):
         return xp_of(a).fill_diagonal(a, values_of(val), wrap)
     if overlaps.lies_in(a, val):
         return write_value(
-            a, overlaps.left_in(a, [val], lambda x, ys: np.fill_diagonal(x, *ys, wrap)), Ellipsis
+            a, overlaps.left_in(a, [val], lambda x, ys: np.fill_diagonal(x, ys[0], wrap)), Ellipsis
         )
     s = shape(a)
     if len(s) < 2:

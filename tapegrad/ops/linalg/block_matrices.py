@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -18,7 +17,7 @@ def of_stacks(*dims: int) -> Callable:
 
     def declare(f: Callable) -> Callable:
         @functools.wraps(f)
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args, **kwargs):
             if all([a is None or ndim(a) <= d for a, d in zip(args, dims, strict=False)]):
                 return f(*args, **kwargs)
             given = arrays_of(args[: len(dims)])

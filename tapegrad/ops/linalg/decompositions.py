@@ -5,7 +5,6 @@ degenerate_spectra.py treats equal eigenvalues and singular values.
 Sources: Giles (2008); Wan & Zhang, "Automatic differentiation for complex valued SVD" (2019)."""
 
 from collections import namedtuple
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -20,17 +19,14 @@ from ..products import H, column, diagonals, matmul, row_vector, two_operands, w
 from ..shaping import concatenate, conj, embed, real, reshape, slice_of, sum, zeros_like
 from .degenerate_spectra import (
     anti,
+    choices_among_equals,
     end_recording_of_equal_values,
-    has_equal_values,
     hidden,
     infinitesimal_parts,
-    levels,
     lost_by,
     over_gaps,
     quotient,
-    rotate_equal_vectors,
     split_eigenvalues,
-    splitting,
     steady,
     unknown,
     vector_rotations,
@@ -89,22 +85,17 @@ def eigh(a, UPLO="L"):
     return EighResult(*spectrum_of(a, UPLO, True))
 
 
-def spectrum_of(a: Any, UPLO: str, vectors: bool) -> tuple:
+def spectrum_of(a, UPLO: str, vectors: bool) -> tuple:
     """The eigenvalues and eigenvectors. `vectors`: does anybody read these?"""
     check_square("eigh", a)
     w, v = spectrum(primal_of(a), UPLO=UPLO.upper())
     if isinstance(a, Variable):
         end_recording_of_equal_values(a, w, vectors)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
-        taped, tangent = levels(a)
         lower, kind = UPLO.upper() == "L", symmetric(a)
-        split = turn = alike = None
-        if (taped or tangent is not None) and has_equal_values(w):
-            split = splitting(w) if taped else None
-            if tangent is not None:
-                r, alike = rotate_equal_vectors(hermitian(H(v) @ as_read(tangent, kind, lower) @ v), w)
-                v = v @ r
-            turn = vector_rotations(w, alike, v.dtype)
+        project = lambda tangent: H(v) @ as_read(tangent, kind, lower) @ v
+        split, turn, r = choices_among_equals(a, w, project, dtype(v))
+        v = v if r is None else v @ r
         w, v = eigh_of(a, w, v, kind, split=split, lower=lower)
         w = split_eigenvalues(w, split)
         v = v if turn is None else matmul(v, turn)
@@ -117,9 +108,8 @@ def eigvalsh(a, UPLO="L"):
 
 
 @implements(scipy.linalg.eigh, layout="asked")
-def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1,
-check_finite=True,
-               subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
+def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, type=1,
+               subset_by_index=None, subset_by_value=None):  # fmt: skip
     """Generalised problems are reduced with B = L L^H. Type 1: the eigenvectors y of L^-1 A L^-H give v =
     L^-H y with A v = w B v. Those of L^H A L give v = L^-H y with A B v = w v (type 2), or v = L y
     with B A v = w v (type 3)."""
@@ -144,7 +134,7 @@ check_finite=True,
     return w if eigvals_only else (w, v)
 
 
-def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
+def _subset(w, by_index, by_value) -> tuple:
     """The slice of the ascending eigenvalues with these numbers, or above the first of two values up to
     the second."""
     if by_index is not None:
@@ -159,8 +149,8 @@ def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
 
 
 @implements(scipy.linalg.eigvalsh)
-def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
-                   subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
+def scipy_eigvalsh(a, b=None, *, lower=True, type=1,
+                   subset_by_index=None, subset_by_value=None):  # fmt: skip
     return scipy_eigh(
         a,
         b,
@@ -240,15 +230,8 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     if isinstance(a, Variable):
         end_recording_of_equal_values(a, s, compute_uv)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
-        taped, tangent = levels(a)
-        split = turn = alike = None
-        if (taped or tangent is not None) and has_equal_values(s):
-            split = splitting(s) if taped else None
-            if tangent is not None:
-                e = H(u) @ tangent @ H(vh)
-                r, alike = rotate_equal_vectors((e + H(e)) * 0.5, s)
-                u, vh = u @ r, H(r) @ vh
-            turn = vector_rotations(s, alike, u.dtype)
+        split, turn, r = choices_among_equals(a, s, lambda tangent: H(u) @ tangent @ H(vh), dtype(u))
+        u, vh = (u, vh) if r is None else (u @ r, H(r) @ vh)
         u, s, vh = svd_of(a, u, s, vh, split=split)
         s = split_eigenvalues(s, split)
         if turn is not None:
@@ -266,7 +249,7 @@ def additional(x):
     return svd_of_finite(x, full_matrices=True)[0][..., x.shape[-1] :]
 
 
-def complement(u: Any, w: Any) -> Any:
+def complement(u, w):
     """An orthonormal basis near w of the space orthogonal to the columns of u; w itself if it is one.
 
     Functions of the space alone have the right derivative. A basis of several vectors is not unique,
@@ -282,7 +265,7 @@ def complement(u: Any, w: Any) -> Any:
     return w if free is None else matmul(w, free)
 
 
-def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
+def _svd_of_hermitian(a, compute_uv: bool):
     """The singular value decomposition by eigh, as in NumPy: from A = V w V^H, which reads one triangle."""
     w, v = eigh(a)
     library = xp(w)
@@ -294,7 +277,7 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
     return SVDResult(v, absolute(w), H(v * row_vector(library.sign(primal_of(w)))))
 
 
-def _at_last(x: Any, at: Any) -> Any:
+def _at_last(x, at):
     """x at the indices `at` along the last axis, for all others."""
     lead, library = shape(x)[:-1], xp_of(at)
     grid = [library.arange(n).reshape((n,) + (1,) * (len(lead) - k)) for k, n in enumerate(lead)]
@@ -307,14 +290,12 @@ def svdvals(x, /):
 
 
 @implements(scipy.linalg.svdvals)
-def scipy_svdvals(a, overwrite_a=False, check_finite=True):
+def scipy_svdvals(a):
     return svd(a, compute_uv=False)
 
 
 @implements(scipy.linalg.svd, layout="asked")
-def scipy_svd(
-    a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"
-):
+def scipy_svd(a, full_matrices=True, compute_uv=True):
     r = svd(a, full_matrices, compute_uv)
     return tuple(r) if compute_uv else r
 
@@ -328,12 +309,12 @@ def qr_of(x):
     return tuple(xp_of(x).linalg.qr(x))
 
 
-def _upper(x: Any) -> Any:
+def _upper(x):
     """The upper triangular matrix y for which x - y is anti-Hermitian."""
     return triangle(x, lower=False, strict=True) + H(triangle(x, lower=True, strict=True)) + _real_diagonal(x)
 
 
-def _real_diagonal(x: Any) -> Any:
+def _real_diagonal(x):
     return with_diagonals(real(diagonals(x)), to=shape(x)[-2:])
 
 
@@ -376,7 +357,7 @@ def qr(a, mode="reduced"):
     return r if mode == "r" else QRResult(q, r)
 
 
-def complete_qr(a: Any) -> tuple:
+def complete_qr(a) -> tuple:
     """The square Q of a tall matrix, and R.  All of Q is a function of the matrix as LAPACK makes it: a
     product of reflections 1 - tau v v^H, one for each column, with v[0] = 1 (Golub & Van Loan, 5.1, 5.2)."""
     n, k = shape(a)[-2:]
@@ -402,12 +383,12 @@ def complete_qr(a: Any) -> tuple:
 
 
 @implements(scipy.linalg.qr, layout="asked")
-def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
+def scipy_qr(a, mode="full", pivoting=False):
     """With pivoting, the order of the columns is found on plain values and is a constant."""
     n, k = shape(a)[-2:]
     if mode not in ("full", "economic", "r"):
         raise ArgumentError(f"scipy.linalg.qr: mode={mode!r} is not supported; use 'full', 'economic' or 'r'")
-    order = ()
+    order: tuple = ()
     if pivoting:
         order = (scipy.linalg.qr(values_of(a), mode="r", pivoting=True)[1],)
         a = a[:, order[0]]
@@ -463,7 +444,7 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     return _cut_off(a, values_of(rcond), hermitian)
 
 
-def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
+def _cut_off(a, rcond, hermitian: bool = False):
     """The pseudo-inverse with a cut-off. If discarded singular values exceed rounding, the matrix does
     not have the assumed rank; then the singular vectors are used. (On a device the values are not
     read, so any larger rcond takes this way.)"""
@@ -482,7 +463,7 @@ def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
 
 
 @implements(scipy.linalg.pinv, layout="asked")
-def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
+def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False):
     rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is None else values_of(rtol)
     atol = 0.0 if atol is None else values_of(atol)
     if atol < 0 or rcond < 0:

@@ -38,6 +38,7 @@ from ..elementwise import absolute
 from ..nondifferentiable import warn_user
 from ..products import H, column, matmul, row_vector
 from ..shaping import conj, real, sum
+from .hermitian import hermitian
 
 
 class EmptyRecords(list):
@@ -121,12 +122,12 @@ def over_gaps(k, w):
     return divided(k * (1 - xp_of(k).eye(n, dtype=w.dtype)), abs(k), w)
 
 
-def largest_modulus(x: Any) -> Any:
+def largest_modulus(x):
     """The largest modulus of an element in each matrix."""
     return abs(x).max((-2, -1), keepdims=True)
 
 
-def spoilt(size: Any, e: Any) -> Any:
+def spoilt(size, e):
     """1, or nan where the derivative e with respect to eps is not negligible relative to `size`."""
     library, rounding = xp_of(e), np.finfo(e.dtype).eps
     lost = abs(e) > 64 * rounding + rounding**0.5 * size
@@ -135,14 +136,14 @@ def spoilt(size: Any, e: Any) -> Any:
     return library.where(lost, np.nan, 1.0).astype(abs(e).dtype)
 
 
-def at_rest(x: Any) -> Any:
+def at_rest(x):
     """x without eps."""
     while isinstance(x, Variable) and isinstance(x._trace, GaugeTrace):
         x = x._value
     return x
 
 
-def infinitesimal_parts(x: Any) -> tuple:
+def infinitesimal_parts(x) -> tuple:
     """(plain value of x, its derivatives with respect to both eps), with None for missing ones."""
     x, found = live(x) if type(x) is View else x, {}
     x = x._value if type(x) is View else x
@@ -170,7 +171,7 @@ def random_matrix(n: int) -> np.ndarray:
     return np.random.default_rng(n).standard_normal((n, n))
 
 
-def turning(same: Any, eps: GaugeTrace, d: Any) -> Any:
+def turning(same, eps: GaugeTrace, d):
     """1 + eps R for vectors of dtype d, where R mixes vectors marked as `same`."""
     library, n = xp_of(same), same.shape[-1]
     r = random_matrix(n) - random_matrix(n).T
@@ -181,14 +182,14 @@ def turning(same: Any, eps: GaugeTrace, d: Any) -> Any:
     return variable(one, eps, library.where(off, library.asarray(r, d), library.zeros((), d)))
 
 
-def vector_rotations(w: Any, alike: Any, d: Any) -> Any:
+def vector_rotations(w, alike, d):
     """The rotations of vectors of equal eigenvalues: all of them, and those under which the tangent is
     unchanged."""
     turn = turning(equal_pairs(w), TURN, d)
     return turn if alike is None else matmul(turn, turning(alike, REST, d))
 
 
-def anti(m: Any) -> Any:
+def anti(m):
     return (m - H(m)) * 0.5
 
 
@@ -219,7 +220,7 @@ def divided(k, size, w, k1=None, w1=None):
     return library.where(lost, np.nan, q).astype(k.dtype, copy=False)
 
 
-def closeness(w: Any) -> float:
+def closeness(w) -> float:
     return 2e-8 if w.dtype.itemsize == 8 else 1e-3
 
 
@@ -236,13 +237,13 @@ def equal_pairs(w):
     return abs(w[..., None, :] - w[..., :, None]) <= bound[..., None, None]
 
 
-def _by_w(h: Any) -> Any:
+def _by_w(h):
     """The cotangent of w, given that of its differences w_j - w_i."""
     n = ndim(h)
     return sum(h, n - 2) - sum(h, n - 1)
 
 
-def _gaps(w: Any) -> Any:
+def _gaps(w):
     return row_vector(w) - column(w)
 
 
@@ -250,7 +251,7 @@ def _over_gaps_w(g, q, w):
     return -_by_w(over_gaps(real(conj(g) * q), w))
 
 
-def over_gaps_of(t: tuple, out: Any, w: Any) -> Any:
+def over_gaps_of(t: tuple, out, w):
     """The tangent of q = k / gap: dq = (dk - q dgap) / gap."""
     k = t[0]
     if t[1] is not None:
@@ -304,7 +305,7 @@ def _quotient_jvp(t, out, m, w):
     return d + unknown(without_eta(m if t[0] is None else absolute(m) + absolute(t[0])), without_eta(w))
 
 
-def hidden(w: Any) -> bool:
+def hidden(w) -> bool:
     """Does a trace hide the eigenvalues? Then equal ones cannot be detected. Derivatives that need eta,
     or a rotation of the vectors, are nan."""
     return isinstance(primal_of(w), Variable)
@@ -319,7 +320,7 @@ def has_close_values(w):
     return abs(w[..., 1:] - w[..., :-1]).min(-1) <= closeness(w) * ends
 
 
-def end_recording_of_equal_values(a: Any, w: Any, vectors: bool = True) -> None:
+def end_recording_of_equal_values(a, w, vectors: bool = True) -> None:
     """Raise in a recording if some eigenvalues of a are equal, and a derivative must know that. The call
     then runs plainly. A replay compares, and departs once some are equal. Reverse mode of the values alone
     needs no such knowledge."""
@@ -336,14 +337,14 @@ def end_recording_of_equal_values(a: Any, w: Any, vectors: bool = True) -> None:
         raise BatchError("derivatives at equal eigenvalues or singular values are not recorded")
 
 
-def lost_by(e: Any, w: Any) -> tuple:
+def lost_by(e, w) -> tuple:
     """Terms to add to the slopes of the eigenvalues w, and to the rotation of their vectors: nan where
     some are equal and e is not zero."""
     lost = unknown(e, w)
     return sum(lost, ndim(lost) - 1), lost
 
 
-def levels(a: Any) -> tuple:
+def levels(a) -> tuple:
     """(does a tape watch a?, the outermost tangent of a or None)."""
     if hidden(a):
         return False, None
@@ -357,7 +358,7 @@ def levels(a: Any) -> tuple:
     return taped, None if tangent is None else values_of(tangent)
 
 
-def rotate_equal_vectors(e: Any, w: Any) -> tuple:
+def rotate_equal_vectors(e, w) -> tuple:
     """(unitary matrix, mask). The matrix mixes equal eigenvalues only, and makes the Hermitian tangent e
     diagonal among them. The mask holds the pairs that e leaves equal. These are rotated at random,
     because no choice of vectors is preferred."""
@@ -369,7 +370,7 @@ def rotate_equal_vectors(e: Any, w: Any) -> tuple:
     return r @ diagonalising(random, alike), alike
 
 
-def diagonalising(e: Any, same: Any) -> Any:
+def diagonalising(e, same):
     """A unitary matrix that mixes only neighbours marked as `same` and makes the Hermitian e diagonal
     among them. The blocks of e are diagonalised together, after each is shifted by its own multiple of
     the identity."""
@@ -385,18 +386,29 @@ def diagonalising(e: Any, same: Any) -> Any:
     return library.where(same, r, 0) * phase.conj()[..., None, :]
 
 
-def splitting(w: Any) -> Any:
+def splitting(w):
     """Numbers that differ between equal eigenvalues, with mean zero among them."""
     same, at = equal_pairs(w).astype(w.dtype), xp_of(w).arange(w.shape[-1], dtype=w.dtype)
     return at - same @ at / same.sum(-1)
 
 
-def split_eigenvalues(w: Any, split: Any) -> Any:
+def choices_among_equals(a, w, project, d) -> tuple:
+    """(numbers that split equal values w of the matrix a, or None; the rotation of their vectors, or None; the
+    rotation that makes the tangent diagonal among them, or None), for vectors of dtype d. `project(tangent)` is
+    the tangent between the vectors, of which the Hermitian part counts."""
+    taped, tangent = levels(a)
+    if not (taped or tangent is not None) or not has_equal_values(w):
+        return None, None, None
+    r, alike = (None, None) if tangent is None else rotate_equal_vectors(hermitian(project(tangent)), w)
+    return splitting(w) if taped else None, vector_rotations(w, alike, d), r
+
+
+def split_eigenvalues(w, split):
     """w + eta split."""
     return w if split is None else w + variable(split * 0, ETA, split)
 
 
-def has_equal_values(w: Any) -> bool:
+def has_equal_values(w) -> bool:
     """Are any eigenvalues equal? (True on a device, to avoid synchronising.)"""
     if type(w) is np.ndarray and w.shape[-1] > 1 and w.ndim == 1 and is_simple(w):
         return False

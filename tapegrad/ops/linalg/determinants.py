@@ -1,13 +1,12 @@
 """Determinants, cofactors and their logarithms."""
 
 from collections import namedtuple
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 
 from ..._core.arrays import xp_of
-from ..declare import dtype, implements, ndim, primitive, rules, shape
+from ..declare import dtype, implements, ndim, primitive, rules, shape, sum_of_given
 from ..elementwise import log
 from ..products import (
     H,
@@ -19,7 +18,7 @@ from ..shaping import conj, imag, imaginary, real, reshape, sum
 from .factorizations import check_square, cholesky, inv
 
 
-def as_matrices(g: Any) -> Any:
+def as_matrices(g):
     """Numbers as 1 x 1 matrices, for products with matrices."""
     return reshape(g, to=(*shape(g), 1, 1))
 
@@ -28,7 +27,7 @@ SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
 
 
 @implements(scipy.linalg.det)
-def scipy_det(a, overwrite_a=False, check_finite=True):
+def scipy_det(a):
     return det(a)
 
 
@@ -40,13 +39,13 @@ def det(x):
 NEXT, LAST = [1, 2, 0], [2, 0, 1]  # the other two of three rows
 
 
-def opposite(x: Any) -> Any:
+def opposite(x):
     """The cofactors of 2 x 2 matrices."""
     x, library = x[..., ::-1, ::-1], xp_of(x)
     return library.where(library.eye(2, dtype=bool), x, -x)
 
 
-def minors(x: Any, y: Any) -> Any:
+def minors(x, y):
     """The cofactors of 3 x 3 matrices, where x is the factor of the next row and y that of the last."""
     a, b = x[..., NEXT, :], y[..., LAST, :]
     return a[..., NEXT] * b[..., LAST] - a[..., LAST] * b[..., NEXT]
@@ -92,7 +91,7 @@ def _factors(x):
     return u, s, vh, (det(u) * det(vh))[..., None, None]
 
 
-def svd_of_finite(x: Any, full_matrices: bool) -> tuple:
+def svd_of_finite(x, full_matrices: bool) -> tuple:
     """The singular value decomposition of finite matrices. nan for others, for which LAPACK may not
     terminate."""
     svd = xp_of(x).linalg.svd
@@ -116,7 +115,7 @@ def product_of_others(s):
     return left * right
 
 
-def _third(x: Any, e: Any, g: Any) -> Any:
+def _third(x, e, g):
     """The gradient of D^2 det(x)[e, g] = det(x) (tr Xe tr Xg - tr XeXg), X = x^-1."""
     X = inv(x)
     E, G = matmul(X, e), matmul(X, g)
@@ -131,17 +130,17 @@ def _third(x: Any, e: Any, g: Any) -> Any:
     return as_matrices(det(x)) * T(m)
 
 
-def trace_of(x: Any) -> Any:
+def trace_of(x):
     return sum(diagonals(x), ndim(x) - 2)
 
 
 def _slope_jvp(t, out, x, e):
     a = None if t[0] is None else _third(x, e, t[0])
     b = None if t[1] is None else cofactor_slope(x, t[1])
-    return b if a is None else a if b is None else a + b
+    return sum_of_given((a, b))
 
 
-def traced_factor(c: Any, t: Any) -> Any:
+def traced_factor(c, t):
     return sum(c * t, (ndim(c) - 2, ndim(c) - 1))
 
 
@@ -193,7 +192,7 @@ def slogdet(a):
     return SlogdetResult(*sign_and_log(a))
 
 
-def logdet(a: Any) -> Any:
+def logdet(a):
     """The log-determinant of a Hermitian positive definite matrix, from its Cholesky factor."""
     d = real(diagonals(cholesky(a)))
     return 2.0 * sum(log(d), ndim(d) - 1)

@@ -5,8 +5,6 @@ Where SciPy iterates, its solution is taken as a constant, followed by two Newto
 operations. They do not change the value. The first step has the solution's first derivative; the
 second has those up to the third order."""
 
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 
@@ -14,7 +12,7 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of
 from ..._core.registry import load
-from ..declare import dtype, followed, ndim, primitive, rules, shape, xp
+from ..declare import dtype, followed, ndim, primitive, rules, shape, sum_of_given, xp
 from ..indexing.gathering import diag, take
 from ..products import H, matmul
 from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
@@ -72,12 +70,12 @@ def rows_in_order(x):
     return order
 
 
-def pivots_of(a: Any) -> Any:
+def pivots_of(a):
     factors = scipy.linalg if xp_of(a) is np else load("cupyx.scipy.linalg")
     return factors.lu_factor(a)[1]
 
 
-def permutation_of_pivots(pivots: Any, n: int) -> Any:
+def permutation_of_pivots(pivots, n: int):
     """The order of n rows after exchanges, on a device: the unit matrix with these pivots, applied to 0,
     1, ..."""
     library = xp_of(pivots)
@@ -106,7 +104,7 @@ def exchanged(pivots):
     return order
 
 
-def lu_factored(a: Any) -> tuple:
+def lu_factored(a) -> tuple:
     """(order of the rows, a constant; L; U) of any matrix. The part below or beside the square part
     follows from linear systems."""
     n, k = shape(a)[-2:]
@@ -123,7 +121,7 @@ def lu_factored(a: Any) -> tuple:
 
 @implements_special(scipy.linalg.lu)
 @of_stacks(2)
-def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
+def lu(a, permute_l=False, check_finite=True, p_indices=False):
     order, low, up = lu_factored(a)
     back = argsort(order)  # for the rows of a, which SciPy's permutation restores
     if permute_l:
@@ -133,7 +131,7 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False
 
 @implements_special(scipy.linalg.lu_factor)
 @of_stacks(2)
-def lu_factor(a, overwrite_a=False, check_finite=True):
+def lu_factor(a, check_finite=True):
     check_square("lu_factor", a)
     pivots = exchanges(primal_of(a))
     low, up = lu_of(take(a, exchanged(pivots), 0))
@@ -141,7 +139,7 @@ def lu_factor(a, overwrite_a=False, check_finite=True):
 
 
 @implements_special(scipy.linalg.lu_solve)
-def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
+def lu_solve(lu_and_piv, b, trans=0, check_finite=True):
     """The solution x of op(A) x = b, with A given by its factors (lu, piv)."""
     return solved_by_factors(*lu_and_piv, b, trans)
 
@@ -157,7 +155,7 @@ def solved_by_factors(a, pivots, b, trans):
 # --- banded systems: row r of ab holds the diagonal u - r, each element in its column ---
 
 
-def shift_rows(x: Any, by: int) -> Any:
+def shift_rows(x, by: int):
     """x with its elements shifted by `by` places along the first axis, filled with zeros."""
     n = shape(x)[0]
     if abs(by) >= n:
@@ -193,25 +191,19 @@ def times_band(ab, x, low, up):
         shift_rows((ab[r] if ndim(x) == 1 else reshape(ab[r], to=(-1, 1))) * x, r - up)
         for r in range(low + up + 1)
     ]
-    total = rows[0]
-    for y in rows[1:]:
-        total = total + y
-    return total
+    return sum_of_given(rows)
 
 
 def _band_jvp(t, out, ab, b, low, up):
-    e = t[1]
-    if t[0] is not None:
-        moved_by = times_band(t[0], out, low, up)
-        e = -moved_by if e is None else e - moved_by
-    return solve_band(ab, e, low=low, up=up)
+    moved = None if t[0] is None else -times_band(t[0], out, low, up)
+    return solve_band(ab, sum_of_given((t[1], moved)), low=low, up=up)
 
 
 rules(solve_band, joint=_band_vjp, jvp=_band_jvp)
 
 
 @implements_special(scipy.linalg.solve_banded)
-def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_finite=True):
+def solve_banded(l_and_u, ab, b, check_finite=True):
     low, up = l_and_u
     return solve_band(ab, b, low=int(low), up=int(up))
 
@@ -227,7 +219,7 @@ def whole_band(ab, lower):
 
 
 @implements_special(scipy.linalg.solveh_banded)
-def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, check_finite=True):
+def solveh_banded(ab, b, lower=False, check_finite=True):
     u = shape(ab)[0] - 1
     return solve_band(whole_band(ab, lower), b, low=u, up=u)
 
@@ -249,14 +241,14 @@ def to_band(a, low, up):
 
 
 @implements_special(scipy.linalg.cholesky_banded)
-def cholesky_banded(ab, overwrite_ab=False, lower=False, check_finite=True):
+def cholesky_banded(ab, lower=False, check_finite=True):
     u = shape(ab)[0] - 1
     c = cholesky(from_band(whole_band(ab, lower), u, u), upper=not lower)
     return to_band(c, u if lower else 0, 0 if lower else u)
 
 
 @implements_special(scipy.linalg.cho_solve_banded)
-def cho_solve_banded(cb_and_lower, b, overwrite_b=False, check_finite=True):
+def cho_solve_banded(cb_and_lower, b, check_finite=True):
     cb, lower = cb_and_lower
     u = shape(cb)[0] - 1
     low, up = (u, 0) if lower else (0, u)
@@ -270,7 +262,7 @@ def cho_solve_banded(cb_and_lower, b, overwrite_b=False, check_finite=True):
 # --- Toeplitz and circulant matrices ---
 
 
-def pair_of(c_or_cr: Any) -> tuple:
+def pair_of(c_or_cr) -> tuple:
     """The first column and first row of a Toeplitz matrix."""
     return c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
 
@@ -281,7 +273,7 @@ def solve_toeplitz(c_or_cr, b, check_finite=True):
 
 
 @implements_special(scipy.linalg.matmul_toeplitz)
-def matmul_toeplitz(c_or_cr, x, check_finite=False, workers=None):
+def matmul_toeplitz(c_or_cr, x, check_finite=False):
     return matmul(toeplitz(*pair_of(c_or_cr)), x)
 
 
@@ -302,7 +294,7 @@ def solve_circulant(c, b, singular="raise", tol=None, caxis=-1, baxis=0, outaxis
 
 @implements_special(scipy.linalg.lstsq)
 @of_stacks(2, 2)
-def scipy_lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_finite=True, lapack_driver=None):
+def scipy_lstsq(a, b, cond=None, check_finite=True, lapack_driver=None):
     x, squares, rank, s = lstsq(a, b, cond)
     if lapack_driver == "gelsy":
         return x, squares[:0], rank, None
@@ -329,7 +321,7 @@ solve_discrete_lyapunov = implements_special(scipy.linalg.solve_discrete_lyapuno
 )
 
 
-def plain_problem(name: str, e: Any, s: Any) -> None:
+def plain_problem(name: str, e, s) -> None:
     if e is not None or s is not None:
         raise ArgumentError(f"scipy.linalg.{name}: e= and s= are not supported on a tracked Variable")
 
@@ -337,12 +329,9 @@ def plain_problem(name: str, e: Any, s: Any) -> None:
 @primitive()
 def riccati(a, b, q, r, *, discrete, balanced):
     """SciPy's solution of a Riccati equation."""
-    host_only(
-        "scipy.linalg.solve_discrete_are" if discrete else "scipy.linalg.solve_continuous_are", a, b, q, r
-    )
-    return (scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are)(
-        a, b, q, r, balanced=balanced
-    )
+    solver = scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are
+    host_only(f"scipy.linalg.{solver.__name__}", a, b, q, r)
+    return solver(a, b, q, r, balanced=balanced)
 
 
 @implements_special(scipy.linalg.solve_continuous_are)

@@ -11,7 +11,6 @@ Cholesky decomposition" (2016)."""
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -53,18 +52,18 @@ SMALL_MATRIX_ORDER = 32  # for matrices up to this order, NumPy's checks take lo
 LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
 
 
-def cupyx_linalg() -> Any:
+def cupyx_linalg():
     return load("cupyx.scipy.linalg")
 
 
-def check_square(name: str, a: Any) -> tuple:
+def check_square(name: str, a) -> tuple:
     s = shape(a)
     if len(s) < 2 or s[-1] != s[-2]:
         raise ShapeError(f"{name}: the matrix has shape {s}; the last two dimensions must be equal")
     return s
 
 
-def first_bad(ok: Any) -> str:
+def first_bad(ok) -> str:
     """Which member of a batch failed, for an error message."""
     if ok.ndim == 0:
         return ""
@@ -86,7 +85,7 @@ def finite(x):
 rules(finite, lambda g, out, x: g, jvp=same)
 
 
-def finite_checked(function: Callable, ours: Callable) -> Any:
+def finite_checked(function: Callable, ours: Callable):
     """`ours`, which replaces a function of scipy.linalg. If an argument or the result is not finite,
     SciPy's function runs too, because it may raise. Hidden values are checked when their trace knows
     them."""
@@ -96,10 +95,8 @@ def finite_checked(function: Callable, ours: Callable) -> Any:
     def run(*args, **kwargs):
         if OPEN.hiding:
             if check is not None and kwargs.get("check_finite", True):
-                args, kwargs = (
-                    [finite_parts(a) for a in args],
-                    {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()},
-                )
+                args = finite_parts(args)
+                kwargs = {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
             return ours(*args, **kwargs)
         theirs = lambda: at_users_line(
             function, *map(plain_matrix, args), **{k: plain_matrix(v) for k, v in kwargs.items()}
@@ -116,14 +113,14 @@ def finite_checked(function: Callable, ours: Callable) -> Any:
 
 
 @nested
-def finite_parts(x: Any) -> Any:
+def finite_parts(x):
     if not isinstance(x, Variable) or dtype(x).kind not in "fc" or xp(x) is not np:
         return x
     hidden = primal_of(x)
     return x if isinstance(hidden, Variable) and hidden._trace.seems_finite(hidden) else finite(x)
 
 
-def is_finite(x: Any) -> bool:
+def is_finite(x) -> bool:
     """Are all numbers in NumPy arrays, and in lists and tuples, finite?"""
     if issubclass(type(x), (list, tuple)):
         return all(map(is_finite, x))
@@ -132,14 +129,14 @@ def is_finite(x: Any) -> bool:
 
 
 @nested
-def plain_matrix(x: Any) -> Any:
+def plain_matrix(x):
     return lend(primal_of(x))
 
 
 # --- triangular systems ---
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
+@primitive(batch="matrix")
 def triangle(x, *, lower, strict=False):
     """The lower or upper triangle of each matrix, with zeros elsewhere."""
     if type(x) is np.ndarray and x.shape[-1] <= 64:  # np.tril needs 8 microseconds for its mask
@@ -158,7 +155,7 @@ TRANS = {0: 0, "N": 0, "n": 0, 1: 1, "T": 1, "t": 1, 2: 2, "C": 2, "c": 2}
 
 
 @primitive(scipy.linalg.solve_triangular, holomorphic=False, batch=matrix_batch, layout="asked")
-def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
+def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False):
     """The solution x of op(a) x = b, with op given by `trans`. Only the lower or upper triangle of a is
     read. b is a vector only if it has one axis."""
     trans = TRANS[trans]
@@ -238,7 +235,7 @@ def _solve_triangular(a, b, trans, lower, unit_diagonal):
     return x[..., 0] if vector else x
 
 
-def _triangular_vjp(g, out, need, a, b, trans, lower, unit_diagonal, overwrite_b, check_finite):
+def _triangular_vjp(g, out, need, a, b, trans, lower, unit_diagonal):
     """For x = op(a)^-1 b, the cotangent of b is c = op(a)^-H g. That of op(a) is -c x^H; it is
     transformed back through op and cut to the triangle."""
     trans = TRANS[trans]
@@ -253,7 +250,7 @@ def _triangular_vjp(g, out, need, a, b, trans, lower, unit_diagonal, overwrite_b
     return triangle(m, lower=lower, strict=unit_diagonal), c
 
 
-def _triangular_jvp(t, out, a, b, trans, lower, unit_diagonal, overwrite_b, check_finite):
+def _triangular_jvp(t, out, a, b, trans, lower, unit_diagonal):
     da, db = t
     if da is not None:
         da = triangle(da, lower=lower, strict=unit_diagonal)
@@ -270,7 +267,7 @@ def _triangular(a, b, trans, lower, unit_diagonal, n):
     return solve_triangular(a, b, trans, lower, unit_diagonal)
 
 
-def times_vector(a: Any, x: Any) -> Any:
+def times_vector(a, x):
     """The product of each matrix of a batch with its vector."""
     y = matmul(a, column(x))
     return reshape(y, to=shape(y)[:-1])
@@ -335,7 +332,7 @@ def not_positive_definite(x: np.ndarray) -> NotPositiveDefiniteError:
     )
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(batch="matrix")
 def halved(x):
     """The lower triangle with half the diagonal."""
     library, n = xp_of(x), x.shape[-1]
@@ -345,7 +342,7 @@ def halved(x):
 rules(halved, lambda g, out, x: halved(g), jvp=linear)
 
 
-def sandwich(L: Any, m: Any) -> Any:
+def sandwich(L, m):
     """L^-1 m L^-H for Hermitian m."""
     return solve_triangular(L, H(solve_triangular(L, m, 0, True)), 0, True)
 
@@ -387,18 +384,18 @@ def cholesky(a, /, *, upper=False):
 
 
 @implements(scipy.linalg.cholesky, layout="asked")
-def scipy_cholesky(a, lower=False, overwrite_a=False, check_finite=True):
+def scipy_cholesky(a, lower=False):
     return cholesky(a, upper=not lower)
 
 
 @implements(scipy.linalg.cho_factor, layout="asked")
-def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
+def cho_factor(a, lower=False):
     """SciPy's pair (c, lower). Unlike in SciPy, the unused triangle of c is zero."""
     return cholesky(a, upper=not lower), lower
 
 
 @implements(scipy.linalg.cho_solve)
-def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
+def cho_solve(c_and_lower, b):
     """The solution x of A x = b, with A given by its factor (c, lower)."""
     c, lower = c_and_lower
     c, b = two_operands(c, b)
@@ -465,7 +462,7 @@ def _solve_vjp(g, out, need, a, b):
     return -matmul(column(c), row_vector(out)) if need[0] else None, c
 
 
-def flat_column(x: Any) -> Any:
+def flat_column(x):
     return reshape(x, to=shape(x)[:-1])
 
 
@@ -539,9 +536,6 @@ def scipy_solve(
     a,
     b,
     lower=False,
-    overwrite_a=False,
-    overwrite_b=False,
-    check_finite=True,
     assume_a=None,
     transposed=False,
 ):
@@ -573,7 +567,7 @@ def reciprocal_condition(x):
     )
 
 
-def warned_if_ill_conditioned(y: Any, a: Any) -> Any:
+def warned_if_ill_conditioned(y, a):
     """Return y, a result for the matrix a. If a is ill-conditioned, warn as SciPy does."""
     if OPEN.tracer is None and xp(a) is np and 0 not in shape(a):
         a = primal_of(a)
@@ -582,7 +576,7 @@ def warned_if_ill_conditioned(y: Any, a: Any) -> Any:
     return y
 
 
-def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
+def as_assumed(a, assume_a: str | None, lower: bool):
     """The matrix that SciPy solves with: the entries that it reads, mirrored for a symmetric or Hermitian
     matrix."""
     if assume_a in (None, "gen", "general", "banded"):
@@ -601,7 +595,7 @@ def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
 
 
 @implements(scipy.linalg.inv)
-def scipy_inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
+def scipy_inv(a, *, assume_a=None, lower=False):
     if assume_a in ("pos", "positive definite"):
         return scipy_solve(a, xp(a).eye(check_square("inv", a)[-1], dtype=dtype(a)), lower, assume_a=assume_a)
     if assume_a in ("tridiagonal", "banded") or (

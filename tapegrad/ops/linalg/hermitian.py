@@ -9,23 +9,22 @@ one. The two kinds agree for a Hermitian tangent, so they differ only in derivat
 The kind is decided from the values, for each matrix of a batch, and has no derivative."""
 
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
 from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..._core.variable import Variable
-from ..declare import primitive, rules
+from ..declare import linear, primitive, rules
 from ..elementwise import select
 from ..products import H
 
 
-def hermitian(x: Any) -> Any:
+def hermitian(x):
     return (x + H(x)) * 0.5
 
 
-def symmetric(x: Any) -> Any:
+def symmetric(x):
     """Which matrices of x are Hermitian, up to rounding, and not diagonal: booleans of shape (..., 1, 1).
     On the host it is True or False if all agree. On a device, and for hidden values, the values are
     not read on the host."""
@@ -33,7 +32,7 @@ def symmetric(x: Any) -> Any:
         return alike_of(x)
 
 
-def alike_of(x: Any) -> Any:
+def alike_of(x):
     """The same without floating-point flags, for use in sweeps. Quick tests come first, for the hot path
     of a filter: equal bits; a small matrix pair by pair; entries without a zero that are near their
     opposites."""
@@ -88,16 +87,16 @@ def alike_rows(rows: list, bound: float) -> bool:
     return some
 
 
-def tolerance(x: Any) -> float:
+def tolerance(x) -> float:
     """The relative tolerance: 8 n units of rounding."""
     return x.shape[-1] * (9.5e-7 if x.dtype.char in "fF" else 1.8e-15)
 
 
-def _choose(alike: Any, x: Any, y: Any) -> Any:
+def _choose(alike, x, y):
     return y if alike is False else xp_of(x).where(alike, x, y)
 
 
-def _parts(x: Any, lower: bool) -> tuple:
+def _parts(x, lower: bool) -> tuple:
     """(library, x^H, mask of the triangle that is read without its diagonal, mask of the other one)."""
     library = xp_of(x)
     mask = library.tri(x.shape[-1], k=-1, dtype=bool)
@@ -108,7 +107,7 @@ def _parts(x: Any, lower: bool) -> tuple:
     )
 
 
-@primitive(holomorphic=False, batch="matrix", total=True)
+@primitive(holomorphic=False, batch="matrix")
 def mirrored(x, *, alike, lower):
     """The Hermitian matrix that x represents."""
     library, h, near, far = _parts(x, lower)
@@ -125,23 +124,23 @@ def folded(g, *, alike, lower):
 rules(
     mirrored,
     lambda g, out, x, alike, lower: folded(g, alike=alike, lower=lower),
-    jvp=lambda t, out, x, alike, lower: mirrored(t[0], alike=alike, lower=lower),
+    jvp=linear,
 )
 rules(
     folded,
     lambda c, out, g, alike, lower: mirrored(c, alike=alike, lower=lower),
-    jvp=lambda t, out, g, alike, lower: folded(t[0], alike=alike, lower=lower),
+    jvp=linear,
 )
 
 
-def as_read(t: Any, alike: Any, lower: bool = True) -> Any:
+def as_read(t, alike, lower: bool = True):
     """A tangent as the matrix counts it."""
     if isinstance(alike, Variable):
         return select(alike, hermitian(t), mirrored(t, alike=False, lower=lower))
     return hermitian(t) if alike is True else mirrored(t, alike=alike, lower=lower)
 
 
-def to_read(g: Any, alike: Any, lower: bool = True) -> Any:
+def to_read(g, alike, lower: bool = True):
     """The cotangent of the entries that are read, from that of the Hermitian matrix."""
     if isinstance(alike, Variable):
         return select(alike, g, folded(g, alike=False, lower=lower))

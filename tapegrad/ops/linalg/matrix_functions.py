@@ -2,7 +2,6 @@
 
 from collections import namedtuple
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -26,7 +25,7 @@ from .norms import expm, frechet, log_of, root_of
 # --- eigenvalues ---
 
 
-def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
+def eigen_steps(a, v, steps: int) -> tuple:
     """Eigenvalues and eigenvectors with derivatives, from exact constant vectors v. v^-1 a v is diagonal,
     and changes with a. Each step corrects v to make it diagonal again, to twice the order. Callers
     take real parts."""
@@ -58,7 +57,7 @@ def apart(w):
     return library.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
 
 
-def eigen_start(name: str, a: Any) -> tuple:
+def eigen_start(name: str, a) -> tuple:
     check_square(name, a)
     w, v = general_spectrum(primal_of(a))
     if xp(a) is not np:  # no test on a device, which would synchronise: the results are nan
@@ -109,8 +108,6 @@ def scipy_eig(
     b=None,
     left=False,
     right=True,
-    overwrite_a=False,
-    overwrite_b=False,
     check_finite=True,
     homogeneous_eigvals=False,
 ):
@@ -123,7 +120,7 @@ def scipy_eig(
 
 
 @implements_special(scipy.linalg.eigvals)
-def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_eigvals=False):
+def scipy_eigvals(a, b=None, check_finite=True, homogeneous_eigvals=False):
     if homogeneous_eigvals:
         raise ArgumentError(
             "scipy.linalg.eigvals: homogeneous_eigvals= is not supported on a tracked Variable"
@@ -131,7 +128,7 @@ def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_e
     return eigvals(a if b is None else solve(b, a)) + 0j
 
 
-def selected_eigenvalues(name: str, select: Any, select_range: Any) -> slice:
+def selected_eigenvalues(name: str, select, select_range) -> slice:
     """The slice of the requested eigenvalues, counted from the smallest."""
     if select in ("i", "index", 2):
         return slice(int(select_range[0]), int(select_range[1]) + 1)
@@ -155,7 +152,7 @@ def turns(v, *of, theirs, settings):
     return product / abs(product)
 
 
-def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callable, **settings: Any) -> Any:
+def eigen_part(a, part: slice, values_only: bool, of: tuple, theirs: Callable, **settings):
     """Eigenvalues and eigenvectors of a symmetric matrix, with the signs of SciPy's function of `of`."""
     if values_only:
         return eigvalsh(a)[part]
@@ -186,7 +183,7 @@ def eigvalsh_tridiagonal(
 @implements_special(scipy.linalg.eig_banded)
 @of_stacks(2)
 def eig_banded(
-    a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0,
+    a_band, lower=False, eigvals_only=False, select="a", select_range=None, max_ev=0,
     check_finite=True
 ):  # fmt: skip
     part, u = selected_eigenvalues("eig_banded", select, select_range), shape(a_band)[0] - 1
@@ -196,16 +193,14 @@ def eig_banded(
 
 
 @implements_special(scipy.linalg.eigvals_banded)
-def eigvals_banded(
-    a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True
-):
+def eigvals_banded(a_band, lower=False, select="a", select_range=None, check_finite=True):
     return eig_banded(a_band, lower, True, select=select, select_range=select_range)
 
 
 # --- bases and angles ---
 
 
-def full_rank(name: str, s: Any, rcond: Any) -> None:
+def full_rank(name: str, s, rcond) -> None:
     """Raise if singular values are zero or cut off, because the space then has another dimension nearby."""
     known = seen(primal_of(s))
     least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond
@@ -225,7 +220,7 @@ def orth(A, rcond=None):
 
 @implements_special(scipy.linalg.null_space)
 @of_stacks(2)
-def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
+def null_space(A, rcond=None, *, check_finite=True, lapack_driver="gesdd"):
     """The basis that changes as little as possible (`decompositions.complement`)."""
     n, k = shape(A)
     _, s, vh = svd(A)
@@ -250,7 +245,7 @@ def subspace_angles(A, B):
 
 @implements_special(scipy.linalg.rq)
 @of_stacks(2)
-def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
+def rq(a, mode="full", check_finite=True):
     """a = r q, from the QR factors of the reversed matrix, with SciPy's signs."""
     n, k = shape(a)
     if mode not in ("full", "economic", "r") or n > k or (mode != "economic" and n < k):

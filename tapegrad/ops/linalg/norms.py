@@ -9,9 +9,21 @@ import scipy.linalg
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import is_tracked, layout_of, primal_of, values_of
+from ..._core.primitive import is_tracked, primal_of, values_of
 from ..._core.scope import OPEN
-from ..declare import NUMPY_VERSION, SCIPY, axes_of, dtype, implements, ndim, primitive, rules, shape
+from ..declare import (
+    NUMPY_VERSION,
+    SCIPY,
+    axes_of,
+    dtype,
+    implements,
+    ndim,
+    primitive,
+    rules,
+    shape,
+    sum_of_given,
+    xp,
+)
 from ..elementwise import absolute, phase_of, power, select, sign, times0, zero_of
 from ..nondifferentiable import at_users_line, note_zero
 from ..products import T, matmul
@@ -21,7 +33,7 @@ from .decompositions import svdvals
 from .factorizations import check_square, inv
 
 
-def as_floating(x: Any) -> Any:
+def as_floating(x):
     x = x if hasattr(x, "shape") else arrays_of([x])[0]
     return x if dtype(x).kind in "fc" else x * 1.0
 
@@ -59,7 +71,7 @@ def _p_jvp(t, out, x, p, axis, keepdims):
 rules(p_length, _p_vjp, jvp=_p_jvp)
 
 
-def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
+def _vector(x, order, axis, keepdims: bool):
     if is_tracked(order) and order != 0 and abs(values_of(order)) < np.inf:  # its derivative is needed too
         return power(sum(power(absolute(x), order), axis, keepdims), 1.0 / order)
     if order is None or order == 2:
@@ -78,7 +90,7 @@ def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
     return p_length(x, p=values_of(order), axis=axis, keepdims=keepdims)
 
 
-def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
+def _matrix(x, order, axes: tuple, keepdims: bool):
     n = ndim(x)
     i, j = axes
     if i == j:
@@ -104,7 +116,7 @@ def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
     raise ValueError(f"norm: ord={order!r} is not a norm of matrices of {n} dimensions")
 
 
-def _last(x: Any, i: int, j: int) -> Any:
+def _last(x, i: int, j: int):
     from_axes = tuple([k for k in range(ndim(x)) if k not in (i, j)]) + (i, j)
     return x if from_axes == tuple(range(ndim(x))) else transpose(x, axes=from_axes)
 
@@ -126,9 +138,9 @@ def norm(x, ord=None, axis=None, keepdims=False):
 
 
 @implements(scipy.linalg.norm)
-def scipy_norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
+def scipy_norm(a, ord=None, axis=None, keepdims=False):
     """SciPy computes the length of a vector with BLAS, where no square overflows or underflows."""
-    if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp_of(layout_of(a)) is not np:
+    if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp(a) is not np:
         return norm(a, ord, axis, keepdims)
     a = a * np.float64(1.0) if dtype(a).itemsize < 8 else a  # a Python float in any precision
     size = 1.0 if OPEN.hiding else abs(primal_of(a)).max(initial=0.0)
@@ -156,7 +168,7 @@ def cond(x, p=None):
     if p in (None, 2, -2):
         if NUMPY_VERSION >= (2, 5):  # an element that is not finite raises no error
             finite = np.isfinite(plain).all((-2, -1))[..., None]
-            x = select(finite[..., None], x, xp_of(layout_of(x)).eye(*shape(x)[-2:], dtype=dtype(x)))
+            x = select(finite[..., None], x, xp(x).eye(*shape(x)[-2:], dtype=dtype(x)))
             s = select(finite, svdvals(x), np.nan)
         else:
             s = svdvals(x)
@@ -196,7 +208,7 @@ def expm_by_series(a):
     return total
 
 
-def frechet(f: Any, a: Any, e: Any) -> Any:
+def frechet(f, a, e):
     """The derivative of f at a in the direction e, from f([[a, e], [0, a]]) = [[f(a), f'(a; e)], [0,
     f(a)]]."""
     n, axis = shape(a)[-1], ndim(a) - 1
@@ -247,7 +259,7 @@ def sylvester(a, b, q):
     return x
 
 
-def _regular(a: Any, b: Any) -> bool:
+def _regular(a, b) -> bool:
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return False
     u, v = np.linalg.eigvals(a), np.linalg.eigvals(b)
@@ -260,11 +272,8 @@ def _sylvester_vjp(g, out, need, a, b, q):
 
 
 def _sylvester_jvp(t, out, a, b, q):
-    e = t[2]
-    for moved in (None if t[0] is None else matmul(t[0], out), None if t[1] is None else matmul(out, t[1])):
-        if moved is not None:
-            e = -moved if e is None else e - moved
-    return sylvester(a, b, e)
+    left, right = None if t[0] is None else -matmul(t[0], out), None if t[1] is None else -matmul(out, t[1])
+    return sylvester(a, b, sum_of_given((t[2], left, right)))
 
 
 rules(sylvester, joint=_sylvester_vjp, jvp=_sylvester_jvp)
@@ -278,7 +287,7 @@ def halvings(y):
     return np.int64(max(0, int(np.ceil(np.log2(size / 0.2)))) if 0 < size < np.inf else 0)
 
 
-def log_slope(y: Any, e: Any) -> Any:
+def log_slope(y, e):
     """The derivative of log at exp(y) in the direction e. Square roots exp(y / 2^k) lead to a matrix near
     the identity. There it is the integral of (1 + s m)^-1 e (1 + s m)^-1 for s from 0 to 1, by
     Gauss-Legendre quadrature, with m the root minus the identity."""
@@ -302,7 +311,7 @@ rules(
 rules(log_of, lambda g, out, A: log_slope(T(out), g), jvp=lambda t, out, A: log_slope(out, t[0]))
 
 
-def without_estimate(name: str, disp: Any) -> None:
+def without_estimate(name: str, disp) -> None:
     if disp is not None and not disp:
         raise ArgumentError(
             f"scipy.linalg.{name}: disp=False, an estimate of the error as a second result, is not supported"

@@ -26,16 +26,21 @@ from .matrix_functions import eig, eigen_steps
 from .norms import expm, frechet, scipy_norm
 
 
-def values(name: str, *xs: Any) -> list:
+def values(name: str, *xs) -> list:
     host_only(f"scipy.linalg.{name}", *xs)
     return [np.asarray(values_of(x)) for x in xs]
 
 
-def rotate_columns(q: Any, like: np.ndarray) -> Any:
+def rotate_columns(q, like: np.ndarray):
     """The orthonormal q, with each column multiplied by the constant of modulus 1 that brings its values
     to those of `like`."""
+    return q * phases(q, like)
+
+
+def phases(q, like: np.ndarray):
+    """The constants of modulus 1 by which the columns of q differ from those of `like`."""
     phase = (primal_of(q).conj() * like).sum(0)
-    return q * (phase / abs(phase))
+    return phase / abs(phase)
 
 
 # --- Schur and QZ, by the eigenvectors ---
@@ -60,7 +65,7 @@ def block_starts(t: np.ndarray) -> list:
     return [k for k in range(len(t) - 1) if t[k + 1, k] != 0]
 
 
-def real_basis(v: Any, t: np.ndarray) -> Any:
+def real_basis(v, t: np.ndarray):
     """The real and imaginary part of the first vector of each conjugate pair."""
     n = len(t)
     parts = np.eye(n, dtype=complex)
@@ -69,7 +74,7 @@ def real_basis(v: Any, t: np.ndarray) -> Any:
     return real(matmul(v, parts))
 
 
-def standard(b: Any, z: Any, t: np.ndarray) -> Any:
+def standard(b, z, t: np.ndarray):
     """z rotated in the planes of pairs, so that the two diagonal elements of z^T b z are equal."""
     n, pairs = len(t), block_starts(t)
     if not pairs:
@@ -93,7 +98,7 @@ def triangular_structure(t: np.ndarray) -> np.ndarray:
 
 @implements_special(scipy.linalg.schur)
 @of_stacks(2)
-def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_finite=True):
+def schur(a, output="real", sort=None, check_finite=True):
     check_square("schur", a)
     (plain,) = values("schur", a)
     t, z, *dimension = scipy.linalg.schur(plain, output, sort=sort)
@@ -120,7 +125,7 @@ def scipy_qz(a, b, *, name, settings):
     return q, z, eigenvectors(name, np.triu(np.linalg.solve(bb, aa)), z)
 
 
-def generalised(name: str, a: Any, b: Any, *settings: Any) -> tuple:
+def generalised(name: str, a, b, *settings) -> tuple:
     host_only(f"scipy.linalg.{name}", a, b)
     q, z, v = scipy_qz(primal_of(a), primal_of(b), name=name, settings=settings)
     z = rotate_columns(qr(eigen_steps(solve(b, a), v, 2)[1]).Q, z)
@@ -130,12 +135,12 @@ def generalised(name: str, a: Any, b: Any, *settings: Any) -> tuple:
 
 @implements_special(scipy.linalg.qz)
 @of_stacks(2, 2)
-def qz(A, B, output="real", lwork=None, sort=None, overwrite_a=False, overwrite_b=False, check_finite=True):
+def qz(A, B, output="real", sort=None, check_finite=True):
     return generalised("qz", A, B, output)
 
 
 @implements_special(scipy.linalg.ordqz)
-def ordqz(A, B, sort="lhp", output="real", overwrite_a=False, overwrite_b=False, check_finite=True):
+def ordqz(A, B, sort="lhp", output="real", check_finite=True):
     aa, bb, q, z = generalised("ordqz", A, B, sort, output)
     return aa, bb, diagonals(aa) + 0j, diagonals(bb), q, z
 
@@ -170,7 +175,7 @@ def rsf2csf(T, Z, check_finite=True):
 
 @implements_special(scipy.linalg.hessenberg)
 @of_stacks(2)
-def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
+def hessenberg(a, calc_q=False, check_finite=True):
     """Householder's reflections 1 - tau w w^H with w[0] = 1, as LAPACK chooses them."""
     check_square("hessenberg", a)
     n = shape(a)[0]
@@ -191,7 +196,7 @@ def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
 
 
 @implements_special(scipy.linalg.matrix_balance)
-def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=False):
+def matrix_balance(A, permute=True, scale=True, separate=False):
     """Permutations and powers of two; both are constants."""
     plain = values("matrix_balance", A)[0]
     _, t = scipy.linalg.matrix_balance(plain, permute, scale)
@@ -201,7 +206,7 @@ def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=Fals
 
 @implements_special(scipy.linalg.ldl)
 @of_stacks(2)
-def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
+def ldl(A, lower=True, hermitian=True, check_finite=True):
     """The pivoting order and the 2 x 2 blocks are constants. One triangle of A is read."""
     plain = values("ldl", A)[0]
     _, blocks, order = scipy.linalg.ldl(plain, lower, hermitian)
@@ -213,7 +218,8 @@ def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
     rest, n, start = a[sequence][:, sequence], len(order), 0
     steps = np.diagonal(blocks, -1) != 0
     steps = steps if lower else steps[::-1]
-    factor, middle = 0.0, 0.0
+    factor: Any = 0.0
+    middle: Any = 0.0
     while start < n:
         size = 2 if start < n - 1 and steps[start] else 1
         d, below = rest[:size, :size], rest[size:, :size]
@@ -227,14 +233,14 @@ def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
     return factor[np.argsort(order)], middle, order
 
 
-def placed_block(x: Any, i: int, j: int, n: int) -> Any:
+def placed_block(x, i: int, j: int, n: int):
     return embed(embed(x, axis=0, start=i, size=n), axis=1, start=j, size=n)
 
 
 # --- cosines and sines of a unitary matrix ---
 
 
-def halves(x: Any, p: Any, q: Any) -> tuple:
+def halves(x, p, q) -> tuple:
     """The four blocks of x, which must be square and of equal size."""
     blocks = (
         tuple(x)
@@ -256,8 +262,7 @@ def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, c
     a, b, c, d = halves(X, p, q)
     theirs = scipy.linalg.cossin(values("cossin", a, b, c, d), separate=True)
     u1, _, v1 = svd(a)
-    phase = (np.asarray(values_of(u1)).conj() * theirs[0][0]).sum(0)
-    phase = phase / abs(phase)
+    phase = phases(u1, theirs[0][0])
     u1, v1 = u1 * phase, column(phase.conj()) * v1
     s_u2 = matmul(c, H(v1))
     sines = sum(real(s_u2 * conj(s_u2)), -2) ** 0.5
@@ -274,14 +279,13 @@ def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, c
 # --- QR of a changed matrix ---
 
 
-def with_signs_of(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
+def with_signs_of(name: str, a, q: np.ndarray, r: np.ndarray) -> tuple:
     """The factors of a with the signs of q and r. The last columns of a full q change as little as
     possible."""
     n, k = shape(a)
     first, upper = qr(a)
     m = min(n, k)
-    phase = (np.asarray(values_of(first)).conj() * q[:, :m]).sum(0)
-    phase = phase / abs(phase)
+    phase = phases(first, q[:, :m])
     first, upper = first * phase, upper * column(np.conj(phase))
     if q.shape[1] > m:
         first = concatenate(first, complement(first, q[:, m:]), axis=1)
@@ -290,7 +294,7 @@ def with_signs_of(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
 
 
 @implements_special(scipy.linalg.qr_delete)
-def qr_delete(Q, R, k, p=1, which="row", overwrite_qr=False, check_finite=True):
+def qr_delete(Q, R, k, p=1, which="row", check_finite=True):
     found = scipy.linalg.qr_delete(*values("qr_delete", Q, R), k, p, which)
     a = matmul(Q, R)
     axis = 0 if which == "row" else 1
@@ -299,7 +303,7 @@ def qr_delete(Q, R, k, p=1, which="row", overwrite_qr=False, check_finite=True):
 
 
 @implements_special(scipy.linalg.qr_insert)
-def qr_insert(Q, R, u, k, which="row", rcond=None, overwrite_qru=False, check_finite=True):
+def qr_insert(Q, R, u, k, which="row", rcond=None, check_finite=True):
     found = scipy.linalg.qr_insert(*values("qr_insert", Q, R, u), k, which, rcond)
     a, axis, k = matmul(Q, R), 0 if which == "row" else 1, int(k)
     if len(shape(u)) == 1:
@@ -309,14 +313,14 @@ def qr_insert(Q, R, u, k, which="row", rcond=None, overwrite_qru=False, check_fi
 
 
 @implements_special(scipy.linalg.qr_update)
-def qr_update(Q, R, u, v, overwrite_qruv=False, check_finite=True):
+def qr_update(Q, R, u, v, check_finite=True):
     found = scipy.linalg.qr_update(*values("qr_update", Q, R, u, v))
     u, v = [column(x) if len(shape(x)) == 1 else x for x in (u, v)]
     return with_signs_of("qr_update", matmul(Q, R) + matmul(u, H(v)), *found)
 
 
 @implements_special(scipy.linalg.qr_multiply)
-def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a=False, overwrite_c=False):
+def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False):
     q, *more = scipy_qr(a, mode="economic", pivoting=pivoting)
     q = conj(q) if conjugate else q
     return (matmul(q, c) if mode == "left" else matmul(c, q), *more)

@@ -2,7 +2,6 @@
 sums of powers."""
 
 import math
-from typing import Any
 
 from ..._core.arrays import is_array
 from ..._core.errors import NoRuleError
@@ -42,7 +41,7 @@ def tail(x, *, terms, p, q, m=0):
 rules(tail, lambda g, out, x, terms, p, q, m: g * tail(x, terms=terms, p=p, q=q, m=m + 1), jvp=same)
 
 
-def near_or_far(far: Any, x: Any, away: Any, near: Any) -> Any:
+def near_or_far(far, x, away, near):
     """near(x), or away(x) where the mask `far` holds. On the CPU an unused branch is not evaluated."""
     if seen(far) is not None and not far.any():
         return near(x)

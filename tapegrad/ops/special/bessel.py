@@ -17,7 +17,7 @@ from ..piecewise import special_of, special_ufunc
 from .asymptotic import near_or_far, tail
 
 
-def _by_order(x: Any, n: int, f0: Any, f1: Any, signum: float) -> Any:
+def _by_order(x, n: int, f0, f1, signum: float):
     """J_n (signum -1) or I_n (1) for CuPy, which has only orders 0 and 1: upward recurrence for large x,
     else the series."""
     xp = xp_of(x)
@@ -34,7 +34,7 @@ def _by_order(x: Any, n: int, f0: Any, f1: Any, signum: float) -> Any:
     return xp.where(small, series * v**n, b).astype(x.dtype)
 
 
-def of_order(x: Any, n: int, kind: str, beyond: Any) -> Any:
+def of_order(x, n: int, kind: str, beyond):
     """The function of order n; `beyond(f)` computes it where CuPy's library f has only orders 0 and 1."""
     f = special_of(x)
     if n < 2:
@@ -99,7 +99,7 @@ def bessel_ie(x, *, n):
     return of_order(x, n, "ive", lambda f: abs_scaled(x, n, f))
 
 
-def abs_scaled(x: Any, n: int, f: Any) -> Any:
+def abs_scaled(x, n: int, f):
     """The scaled function. The recurrence holds for it too; the series is used at moderate x."""
     xp = xp_of(x)
     moderate = abs(x) < 12.0
@@ -132,7 +132,7 @@ def bessel_terms(n: int, signum: float) -> tuple:
     return tuple([first * signum**k * a for k, a in enumerate(hankel_terms(n))])
 
 
-def _slope_beyond(x: Any, n: int, signum: float, near: Any) -> Any:
+def _slope_beyond(x, n: int, signum: float, near):
     """The derivative of a scaled function; above 50 by its asymptotic series."""
 
     def away(x):
@@ -150,7 +150,7 @@ def _ie_slope(x, n):
 rules(bessel_ie, lambda g, out, x, n: g * _slope_beyond(x, n, -1.0, lambda x: _ie_slope(x, n)), jvp=same)
 
 
-def orders(of: Any, *functions: Any) -> list:
+def orders(of, *functions) -> list:
     """SciPy's functions of orders 0 and 1, by the operation of any order."""
     return [implements(f)(lambda x, n=n: of(x, n=n)) for n, f in enumerate(functions)]
 

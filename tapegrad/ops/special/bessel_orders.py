@@ -8,58 +8,47 @@ import math
 import numpy as np
 import scipy.special as sp
 
-from ..declare import primitive, rules, same
-from ..elementwise import times0
-from .declare import greatest
+from ..declare import primitive
+from .declare import greatest, of_floats, slopes
 from .incomplete import GAUSS_NODES, central_moment, nodes_and_weights
 
 INTEGRAL_STEPS = 200
 MOST_NODES = 4000  # nodes of an integral over a fully oscillating integrand
 
 
-def arrays(v, z):
-    """(v, z, mask): v and z as arrays of one shape, and where they are valid. Elsewhere both are 1."""
-    v, z = np.broadcast_arrays(np.asarray(v, dtype=float), np.asarray(z, dtype=float))
-    ok = (z > 0) & np.isfinite(v) & (z < np.inf)
-    return np.where(ok, v, 1.0), np.where(ok, z, 1.0), ok
-
-
-def nan_unless(y, ok, *xs):
-    return np.where(ok, y, np.nan).astype(np.result_type(*xs))[()]
+at_positive = of_floats(lambda v, z: (z > 0) & np.isfinite(v) & (z < np.inf), 1.0, 1.0)
 
 
 # --- K ---
 
 
 @primitive(batch="elementwise")
+@at_positive
 def bessel_k_moment(v, z, *, n, m):
     """exp(z) K_v(z), differentiated m times with respect to v, and n times with respect to z under the
     integral without the factor exp(z).
 
     It is the integral of exp(-z (cosh t - 1)) (1 - cosh t)^n t^m cosh(v t) over t > 0, with sinh for
     odd m. The rule of equal steps converges exponentially."""
-    w, x, ok = arrays(v, z)
-    w = abs(w)
-    end = np.arcsinh(w / x) + 1.0
+    w = abs(v)
+    end = np.arcsinh(w / z) + 1.0
     for _ in range(20):
-        end = np.arccosh(1.0 + (50.0 + w * end) / x)
+        end = np.arccosh(1.0 + (50.0 + w * end) / z)
     t = (end / INTEGRAL_STEPS)[..., None] * np.arange(INTEGRAL_STEPS + 1)
     fall = -2.0 * np.sinh(0.5 * t) ** 2
     part = 0.5 * (
-        np.exp(x[..., None] * fall + w[..., None] * t)
-        + (-1) ** m * np.exp(x[..., None] * fall - w[..., None] * t)
+        np.exp(z[..., None] * fall + w[..., None] * t)
+        + (-1) ** m * np.exp(z[..., None] * fall - w[..., None] * t)
     )
     f = part * fall**n * t**m
     y = (f.sum(-1) - 0.5 * f[..., 0]) * (end / INTEGRAL_STEPS)
-    y = np.where(np.asarray(v) < 0, (-1) ** m * y, y)
-    return nan_unless(y, ok, v, z)
+    return np.where(v < 0, (-1) ** m * y, y)
 
 
-rules(
+slopes(
     bessel_k_moment,
-    lambda g, out, v, z, n, m: times0(g, bessel_k_moment(v, z, n=n, m=m + 1)),
-    lambda g, out, v, z, n, m: times0(g, bessel_k_moment(v, z, n=n + 1, m=m)),
-    jvp=same,
+    lambda out, v, z, n, m: bessel_k_moment(v, z, n=n, m=m + 1),
+    lambda out, v, z, n, m: bessel_k_moment(v, z, n=n + 1, m=m),
 )
 
 
@@ -161,47 +150,35 @@ def series_or_integral(v, z, n, first, signum, integral, scale):
 
 
 @primitive(batch="elementwise")
+@at_positive
 def bessel_j_order(v, z, *, n):
     """The derivative of order n > 0 of J_v(z) with respect to v."""
-    w, x, ok = arrays(v, z)
-    return nan_unless(
-        series_or_integral(
-            w, x, n, (w > -1.0) & (x * x < 48.0 * (w + 1.0)), -1.0, j_by_integral, np.ones_like
-        ),
-        ok,
-        v,
-        z,
-    )
+    first = (v > -1.0) & (z * z < 48.0 * (v + 1.0))
+    return series_or_integral(v, z, n, first, -1.0, j_by_integral, np.ones_like)
 
 
 @primitive(batch="elementwise")
+@at_positive
 def bessel_y_order(v, z, *, n):
-    w, x, ok = arrays(v, z)
-    return nan_unless(y_by_integral(w, x, n), ok, v, z)
+    return y_by_integral(v, z, n)
 
 
 @primitive(batch="elementwise")
+@at_positive
 def bessel_i_order(v, z, *, n):
     """The derivative of order n > 0 of exp(-z) I_v(z) with respect to v."""
-    w, x, ok = arrays(v, z)
-    return nan_unless(
-        series_or_integral(
-            w, x, n, (w > -1.0) & ((x < 30.0) | (x < w)), 1.0, i_by_integral, lambda z: np.exp(-z)
-        ),
-        ok,
-        v,
-        z,
-    )
+    first = (v > -1.0) & ((z < 30.0) | (z < v))
+    return series_or_integral(v, z, n, first, 1.0, i_by_integral, lambda z: np.exp(-z))
 
 
 def order_rules(f, sign):
     """The rules of a function with f' = (f_(v-1) + sign f_(v+1)) / 2; with sign 1 it is scaled by exp(-z)."""
 
-    def by_argument(g, out, v, z, n):
+    def by_argument(out, v, z, n):
         slope = 0.5 * (f(v - 1.0, z, n=n) + sign * f(v + 1.0, z, n=n))
-        return times0(g, slope - out if sign > 0 else slope)
+        return slope - out if sign > 0 else slope
 
-    rules(f, lambda g, out, v, z, n: times0(g, f(v, z, n=n + 1)), by_argument, jvp=same)
+    slopes(f, lambda out, v, z, n: f(v, z, n=n + 1), by_argument)
 
 
 order_rules(bessel_j_order, -1)

@@ -32,26 +32,22 @@ from .gamma import digamma, gammaln, real_only, rgamma
 
 # --- cylinder functions of real order ---
 
-jv: Any = special_function(
-    sp.jv,
-    at_real(lambda out, v, z: bessel_j_order(v, z, n=1)),
-    lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z)),
-)
-yv: Any = special_function(
-    sp.yv,
-    at_real(lambda out, v, z: bessel_y_order(v, z, n=1)),
-    lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z)),
-)
-iv: Any = special_function(
-    sp.iv,
-    at_real(lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1)),
-    lambda out, v, z: 0.5 * (iv(v - 1, z) + iv(v + 1, z)),
-)
-kv: Any = special_function(
-    sp.kv,
-    at_real(lambda out, v, z: exp(-z) * bessel_k_moment(v, z, n=0, m=1)),
-    lambda out, v, z: -0.5 * (kv(v - 1, z) + kv(v + 1, z)),
-)
+
+def cylinder_function(scipys, by_order, factor, sign, further=0.0):
+    """f' = factor (f_(v-1) + sign f_(v+1)) + further f."""
+
+    def slope(out, v, z):
+        between = factor * (f(v - 1, z) + sign * f(v + 1, z))
+        return between + further * out if further else between
+
+    f = special_function(scipys, at_real(by_order), slope)
+    return f
+
+
+jv = cylinder_function(sp.jv, lambda out, v, z: bessel_j_order(v, z, n=1), 0.5, -1)
+yv = cylinder_function(sp.yv, lambda out, v, z: bessel_y_order(v, z, n=1), 0.5, -1)
+iv = cylinder_function(sp.iv, lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1), 0.5, 1)
+kv = cylinder_function(sp.kv, lambda out, v, z: exp(-z) * bessel_k_moment(v, z, n=0, m=1), -0.5, 1)
 ive: Any = special_function(
     sp.ive,
     at_real(lambda out, v, z: bessel_i_order(v, z, n=1)),
@@ -100,25 +96,13 @@ def hankel_order(sign, scaled):
         y = bessel_j_order(v, z, n=1) + sign * 1j * bessel_y_order(v, z, n=1)
         return exp(-sign * 1j * z) * y if scaled else y
 
-    return at_real(partial)
+    return partial
 
 
-hankel1: Any = special_function(
-    sp.hankel1, hankel_order(1, False), lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z))
-)
-hankel2: Any = special_function(
-    sp.hankel2, hankel_order(-1, False), lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z))
-)
-hankel1e: Any = special_function(
-    sp.hankel1e,
-    hankel_order(1, True),
-    lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out,
-)
-hankel2e: Any = special_function(
-    sp.hankel2e,
-    hankel_order(-1, True),
-    lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out,
-)
+hankel1 = cylinder_function(sp.hankel1, hankel_order(1, False), 0.5, -1)
+hankel2 = cylinder_function(sp.hankel2, hankel_order(-1, False), 0.5, -1)
+hankel1e = cylinder_function(sp.hankel1e, hankel_order(1, True), 0.5, -1, -1j)
+hankel2e = cylinder_function(sp.hankel2e, hankel_order(-1, True), 0.5, -1, 1j)
 jvp, yvp, ivp, kvp, h1vp, h2vp = [
     implements_special(f)(followed(f, __name__)) for f in (sp.jvp, sp.yvp, sp.ivp, sp.kvp, sp.h1vp, sp.h2vp)
 ]

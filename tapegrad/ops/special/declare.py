@@ -9,7 +9,6 @@ another one for an argument."""
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.special
@@ -21,14 +20,14 @@ from ..._core.lent_memory import lend
 from ..._core.primitive import SAMPLED, any_tracked, primal_of
 from ..._core.registry import load
 from ..._core.scope import OPEN
-from ..declare import dtype, ndim, primitive, rules, same, shape, xp
+from ..declare import dtype, ndim, primitive, reads, rules, same, shape, signature_of, xp
 from ..declare import implements as answers
 from ..elementwise import over0, times0
 from ..piecewise import special_of
 from ..shaping import reshape
 
 
-def implements_special(*functions: Callable) -> Any:
+def implements_special(*functions: Callable):
     """As `ops.declare.implements`. If nothing is tracked, the library's function runs, with its own
     values and errors."""
 
@@ -61,13 +60,13 @@ def where_tracked(f: Callable, theirs: Callable) -> Callable:
     return run
 
 
-def first_array(*xs: Any) -> Any:
+def first_array(*xs):
     return next((x for x in xs if is_array(x)), xs[-1])
 
 
-def library_function(f: Any) -> Callable:
+def library_function(f) -> Callable:
     """f, or CuPy's function of the same name for CuPy arrays."""
-    name = name_in(scipy.special, f)
+    name = str(name_in(scipy.special, f))
 
     def of(*xs):
         own = getattr(special_of(first_array(*xs)), name, None)
@@ -80,13 +79,13 @@ def library_function(f: Any) -> Callable:
     return of
 
 
-def result_part(f: Any, k: int) -> Callable:
+def result_part(f, k: int) -> Callable:
     """Result number k of f, or of CuPy's function of the same name."""
     run = library_function(f)
     return lambda *xs: run(*xs)[k]
 
 
-def host_only(name: str, *xs: Any) -> None:
+def host_only(name: str, *xs) -> None:
     if any(is_array(x) and xp_of(x) is not np for x in xs):
         raise ArgumentError(f"{name}: CuPy has no such function; move the arguments with a.get()")
 
@@ -108,11 +107,34 @@ def of_arrays(name: str, body: Callable) -> Callable:
 def of_arity(text: str, n: int) -> Callable:
     """Return what `text` makes of n named arguments in the place of {}."""
     text = text.replace("{}", ", ".join("xyzwv"[:n]))
-    return eval(compile(text, __file__, "eval"), {"times0": times0, "__name__": __name__})
+    return eval(compile(text, __file__, "eval"))
 
 
 BODY = "lambda f: lambda {}: f({})"
-RULE = "lambda partial: lambda g, out, {}: times0(g, partial(out, {}))"
+
+
+@functools.cache
+def pullback_of(names: tuple, read: tuple) -> Callable:
+    """A function from a partial derivative of these parameters, of which it reads some, to the pullback."""
+    given = ", ".join([name if r else "None" for name, r in zip(("out", *names), read, strict=True)])
+    text = f"lambda partial: lambda g, out, {', '.join(names)}: times0(g, partial({given}))"
+    return eval(compile(text, __file__, "eval"), {"times0": times0, "__name__": __name__})
+
+
+def slopes(operation, *partials: Callable) -> None:
+    """Declare the derivatives of an elementwise operation by its partial derivatives, which are functions
+    (out, *arrays, *settings). A zero cotangent stays zero."""
+    signature = signature_of(operation.prim.run)
+    names = (*signature.arrays, *signature.settings)
+    pullbacks = []
+    for p in partials:
+        read = reads(p)
+        pullbacks.append(
+            pullback_of(names, (*read,) if len(read) == 1 + len(names) else (True,) * (1 + len(names)))(p)
+        )
+    rules(operation, *pullbacks, jvp=same)
+
+
 PARTIALS: dict = {}  # operation -> its partial derivatives
 LACKING: dict = {}  # name -> the real arguments without a derivative
 
@@ -130,7 +152,7 @@ def refusing_rule(name: str, k: int, why: str) -> Callable:
     return partial
 
 
-def at_real(partial: Any) -> Callable:
+def at_real(partial) -> Callable:
     """A partial derivative for real arguments only; `special_function` refuses others."""
     partial.at_real = True
     return partial
@@ -149,12 +171,12 @@ def refusing_complex(name: str, k: int, partial: Callable) -> Callable:
 
 
 def special_function(
-    f: Any,
+    f,
     *partials: Callable | str,
     body: Callable | None = None,
     name: str | None = None,
     public: str | None = None,
-    **words: Any,
+    **words,
 ) -> Callable:
     """Declare scipy.special's f. `body`: the function that computes it, if not f itself. `name`: for an f
     that is not in SciPy. `public`: the name that users know. `words` are those of `primitive`."""
@@ -172,7 +194,7 @@ def special_function(
         else p
         for k, p in enumerate(partials)
     ]
-    rules(entry, *[of_arity(RULE, n)(p) for p in given], jvp=same)
+    slopes(entry, *given)
     PARTIALS[entry] = given
     lacking = [
         k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, IntegerArgument)
@@ -182,7 +204,7 @@ def special_function(
     return entry
 
 
-def several_results(f: Any, *partials: Any) -> tuple[list, Callable]:
+def several_results(f, *partials) -> tuple[list, Callable]:
     """Declare scipy.special's f, which returns several results. Give the partial derivatives of each: a
     function, or a tuple of them for several arguments. Return the operations of the results, and f."""
     name = f.__name__
@@ -197,7 +219,7 @@ def several_results(f: Any, *partials: Any) -> tuple[list, Callable]:
     return parts, implements_special(f)(of)
 
 
-def complement(f: Any, of: Callable, **words: Any) -> Callable:
+def complement(f, of: Callable, **words) -> Callable:
     """Declare scipy.special's f, which is 1 minus the operation `of`."""
     return special_function(f, *[lambda out, *xs, p=p: -p(out, *xs) for p in PARTIALS[of]], **words)
 
@@ -207,7 +229,7 @@ def with_partials(entry: Callable, *partials: Callable) -> None:
     PARTIALS[entry] = partials
 
 
-def inverse(f: Any, of: Callable, k: int, place: int, *, tail: bool = False) -> Callable:
+def inverse(f, of: Callable, k: int, place: int, *, tail: bool = False) -> Callable:
     """Declare scipy.special's f, which solves the operation `of` for its argument k. The arguments are
     those of `of` in order, without the one that is found. The value of `of` (`tail`: 1 minus it)
     stands at `place`."""
@@ -239,7 +261,7 @@ def scipys(*xs, name):
     return getattr(scipy.special, name)(*xs)[()]
 
 
-def plain_value(name: str, *xs: Any) -> Any:
+def plain_value(name: str, *xs):
     """The same for values that may be tracked, as a constant."""
     return scipys(*[primal_of(x) for x in xs], name=name)
 
@@ -252,16 +274,34 @@ def valued(y, own):
 rules(valued, lambda g, out, y, own: g, lambda g, out, y, own: 0.0 * g, jvp=same)
 
 
-def with_own_value(name: str, y: Any, *xs: Any) -> Any:
+def with_own_value(name: str, y, *xs):
     """The derivatives of y, a composition of operations, with the value of scipy.special's function for
     xs. The two differ outside the domain of the function. (On CuPy, which lacks most of these
     functions, the value is y's.)"""
     return valued(y, plain_value(name, *xs)) if xp(y) is np else y
 
 
-def greatest(x: Any) -> float:
+def greatest(x) -> float:
     """The largest finite number in xs, at least 0. It decides the number of terms of a series."""
     return float(np.max(x, where=np.isfinite(x), initial=0.0))
+
+
+def of_floats(valid: Callable, *elsewhere: float) -> Callable:
+    """The body of an operation that gets its arguments as arrays of floats of one shape. Its result has
+    their dtype, and is nan where `valid(*arrays)` does not hold. There it gets the numbers `elsewhere`."""
+
+    def declare(body: Callable) -> Callable:
+        @functools.wraps(body)
+        def run(*given, **settings):
+            xp = xp_of(first_array(*given))
+            arrays = xp.broadcast_arrays(*[xp.asarray(x, dtype=float) for x in given])
+            ok = valid(*arrays)
+            y = body(*[xp.where(ok, x, e) for x, e in zip(arrays, elsewhere, strict=True)], **settings)
+            return xp.where(ok, y, np.nan).astype(np.result_type(*given, 0.0))[()]
+
+        return run
+
+    return declare
 
 
 def raised(orders: tuple, k: int) -> tuple:
@@ -269,7 +309,7 @@ def raised(orders: tuple, k: int) -> tuple:
     return tuple([n + (i == k) for i, n in enumerate(orders)])
 
 
-def with_last_axis(x: Any) -> Any:
+def with_last_axis(x):
     """x with one more axis, along which integrals and series are summed."""
     return reshape(x, to=(*shape(x), 1)) if ndim(x) else x
 

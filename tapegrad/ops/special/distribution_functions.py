@@ -39,7 +39,7 @@ with_partials(stdtr, lambda out, df, t: student_by_df(df, t), lambda out, df, t:
 COUNT = IntegerArgument("counts are constants")
 
 
-def composed_in_kernels(form: Any) -> dict:
+def composed_in_kernels(form) -> dict:
     """The words of `primitive` for a function that kernels compute by this one."""
     return {"scalar": form, "rough": True}
 

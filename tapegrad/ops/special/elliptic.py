@@ -10,10 +10,10 @@ import scipy.special as sp
 
 from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
-from ..declare import primitive, rules, same
-from ..elementwise import cos, over0, select, sin, sqrt, times0
+from ..declare import primitive
+from ..elementwise import cos, over0, select, sin, sqrt
 from ..piecewise import floor
-from .declare import at_real, first_array, implements_special, raised, result_part, special_function
+from .declare import at_real, first_array, implements_special, raised, result_part, slopes, special_function
 
 TRAPEZOID_POINTS = 400
 
@@ -58,12 +58,10 @@ def _least(xp, values):
 
 def by_argument(k):
     """The rule of argument k."""
-    return lambda g, out, x, y, z, w, powers: times0(
-        g, -powers[k] * carlson(x, y, z, w, powers=raised(powers, k))
-    )
+    return lambda out, x, y, z, w, powers: -powers[k] * carlson(x, y, z, w, powers=raised(powers, k))
 
 
-rules(carlson, *map(by_argument, range(4)), jvp=same)
+slopes(carlson, *map(by_argument, range(4)))
 
 HALF = (0.5, 0.5, 0.5, 0.0)
 SECOND, THIRD = (0.5, 0.5, 1.5, 0.0), (0.5, 0.5, 0.5, 1.0)

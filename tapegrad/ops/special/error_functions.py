@@ -6,7 +6,6 @@ needed."""
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -31,13 +30,14 @@ from ..elementwise import (
 )
 from ..piecewise import expit, hypot, logaddexp, minimum, part_of_hypot, special_of, special_ufunc
 from .asymptotic import near_or_far, no_rule_in, special_of2, tail
+from .declare import slopes
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
 # --- error function and normal distribution ---
 
 
-def bell(square: Any, width: float) -> Any:
+def bell(square, width: float):
     """exp(-width * square). Far out, at infinity too, it is zero with all its derivatives."""
     return exp(-width * minimum(square, 1e6))
 
@@ -121,7 +121,7 @@ def inverse_mills(x):
     return xp_of(x).where(x == -math.inf, 0.0, ratio).astype(x.dtype)[()]
 
 
-def far_out(x: Any, single: float) -> float:
+def far_out(x, single: float) -> float:
     """The threshold above which the series below is exact up to rounding; for float32 `single`."""
     return single if dtype(x).itemsize <= 4 else 12.0
 
@@ -131,7 +131,7 @@ ODD = [math.prod(range(1, 2 * k, 2)) for k in range(17)]  # (2 k - 1)!!
 DAWSN_TAIL = tuple([n / 2 ** (k + 1) for k, n in enumerate(ODD)])
 
 
-def odd_tail(x: Any, terms: tuple) -> Any:
+def odd_tail(x, terms: tuple):
     return tail(x, terms=terms, p=1, q=2, m=1)
 
 
@@ -157,14 +157,14 @@ def erfcx_ratio(x, *, n):
     return ratio_in_kernels(x, n=n).astype(x.dtype)
 
 
-def erfcx_slope(x: Any) -> Any:
+def erfcx_slope(x):
     def far(x):
         return -2.0 * erfcx(x) * erfcx_ratio(x, n=1)
 
     return near_or_far(primal_of(x) > RATIO_FROM, x, far, lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
 
 
-def dawsn_slope(x: Any) -> Any:
+def dawsn_slope(x):
     return near_or_far(
         abs(primal_of(x)) > far_out(x, 4.5),
         x,
@@ -173,7 +173,7 @@ def dawsn_slope(x: Any) -> Any:
     )
 
 
-def mills_slope(x: Any) -> Any:
+def mills_slope(x):
     def near(x):
         r = inverse_mills(x)
         return -times0(r, r + x)  # 0 at infinity
@@ -400,7 +400,7 @@ def wrightomega_slope(w):
     return near_or_far(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
 
 
-rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)
+slopes(exprel_n, lambda out, x, n: exprel_n(x, n=n + 1))
 
 
 @implements(sp.exprel)

@@ -2,18 +2,18 @@
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
 
-from ..._core.arrays import is_array, xp_of
+from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.primitive import is_tracked, primal_of, values_of
-from ..declare import dtype, implements, primitive, rules, same
-from ..elementwise import cos, select, sin, times0, zero_of
+from ..declare import dtype, implements, primitive
+from ..elementwise import cos, select, sin, times0, xp_of2, zero_of
 from ..piecewise import special_of, special_ufunc
 from .asymptotic import special_of2
+from .declare import slopes
 
 # --- gamma and its kin ---
 
@@ -28,7 +28,7 @@ loggamma = special_ufunc(
 )
 
 
-def real_only(name: str, z: Any) -> None:
+def real_only(name: str, z) -> None:
     if dtype(z).kind == "c":
         raise NoRuleError(f"scipy.special.{name} of complex numbers has no derivative rule in tapegrad")
 
@@ -192,7 +192,7 @@ def psi_gap(a, b, *, n=0):
     """polygamma(n, a + b) - polygamma(n, a). If b is small relative to a > 0, the difference would
     cancel. Then it is taken term by term, in the recurrence up to a + 20 and in the asymptotic series,
     by (a + b)^-p - a^-p = a^-p expm1(-p log(1 + b / a))."""
-    xp = special_xp(a, b)
+    xp = xp_of2(a, b)
     near = (a > 0) & (abs(b) < 0.1 * a)
     u, v = xp.where(near, a, 1.0), xp.where(near, b, 0.0)
     sign = (-1.0) ** (n + 1)
@@ -214,19 +214,10 @@ def psi_gap(a, b, *, n=0):
     return xp.where(near, total, turned * (psi(y) - psi(x))).astype(np.result_type(a, b))[()]
 
 
-def special_xp(a, b):
-    return xp_of(a) if is_array(a) else xp_of(b)
+slopes(psi_gap, lambda out, a, b, n: psi_gap(a, b, n=n + 1), lambda out, a, b, n: polygamma_n(a + b, n=n + 1))
 
 
-rules(
-    psi_gap,
-    lambda g, out, a, b, n: times0(g, psi_gap(a, b, n=n + 1)),
-    lambda g, out, a, b, n: times0(g, polygamma_n(a + b, n=n + 1)),
-    jvp=same,
-)
-
-
-def rgamma_slope(x: Any) -> Any:
+def rgamma_slope(x):
     """The derivative of 1 / gamma. On the left, where the poles of gamma are its zeros, from gamma(1 - x)
     sin(pi x) / pi."""
     left = primal_of(x) < 0.5
@@ -235,8 +226,8 @@ def rgamma_slope(x: Any) -> Any:
     return select(left, mirrored, -rgamma(v) * digamma(v))
 
 
-rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
-rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)
+slopes(digamma, lambda out, x: polygamma_n(x, n=1))
+slopes(polygamma_n, lambda out, x, n: polygamma_n(x, n=n + 1))
 
 
 gammasgn = special_ufunc(sp.gammasgn)

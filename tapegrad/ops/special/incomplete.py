@@ -12,7 +12,6 @@ whole line minus that of the rest. The beta distribution has two logarithms."""
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -23,7 +22,7 @@ from ..declare import primitive, rules, same
 from ..elementwise import exp, log, log1p, select, times0
 from ..piecewise import minimum, special_of
 from .asymptotic import special_of2
-from .declare import complement, first_array, inverse, special_function
+from .declare import complement, first_array, inverse, slopes, special_function
 from .error_functions import xlog1py, xlogy
 from .gamma import betaln, digamma, gammaln, polygamma_in_kernels, polygamma_n, psi_gap, psi_gap_in_kernels
 
@@ -36,7 +35,7 @@ NEWTON = 30  # Newton steps to find that point
 # --- moments of the logarithms on part of the line ---
 
 
-def integer_power(x: Any, n: int) -> Any:
+def integer_power(x, n: int):
     return math.prod([x] * n) if n else 1.0
 
 
@@ -45,14 +44,14 @@ def nodes_and_weights(n: int) -> tuple:
     return np.polynomial.legendre.leggauss(n)
 
 
-def integral(xp: Any, f: Any, low: Any, high: Any) -> Any:
+def integral(xp, f, low, high):
     """The integral of f from low to high (arrays), by Gauss-Legendre quadrature."""
     nodes, weights = [xp.asarray(v) for v in nodes_and_weights(GAUSS_NODES)]
     half = 0.5 * (high - low)
     return (f(0.5 * (high + low)[..., None] + half[..., None] * nodes) * weights).sum(-1) * half
 
 
-def tail_of(xp: Any, h: Any, slope: Any, s: Any, level: Any) -> Any:
+def tail_of(xp, h, slope, s, level):
     """The point where a concave h has fallen to `level`, on the side of s from the maximum. Newton's
     iteration starts outside."""
     for _ in range(NEWTON):
@@ -60,7 +59,7 @@ def tail_of(xp: Any, h: Any, slope: Any, s: Any, level: Any) -> Any:
     return s
 
 
-def central_moment(cumulant: Any, n: int, m: int = 0) -> Any:
+def central_moment(cumulant, n: int, m: int = 0):
     """The central moment of orders n and m of two variables with these joint cumulants."""
     if n == 0:
         return 1.0 if m == 0 else central_moment(lambda i, j: cumulant(j, i), m)
@@ -74,21 +73,21 @@ def central_moment(cumulant: Any, n: int, m: int = 0) -> Any:
     return total
 
 
-def polygamma_gain(n: int, x: Any, step: Any = None) -> Any:
+def polygamma_gain(n: int, x, step=None):
     """The polygamma function of order n at x, or what it gains from x to x + step."""
     if step is not None:
         return psi_gap(x, step, n=n)
     return polygamma_n(x, n=n) if n else digamma(x)
 
 
-def polygamma_gain_in_kernels(n: int, x: Any, step: Any = None) -> Any:
+def polygamma_gain_in_kernels(n: int, x, step=None):
     """The same of symbols."""
     if step is not None:
         return psi_gap_in_kernels(x, step, n=n)
     return polygamma_in_kernels(x, n=n) if n else sp.digamma(x)
 
 
-def log_peak(xp: Any, special: Any, a: Any) -> Any:
+def log_peak(xp, special, a):
     """log(a^a exp(-a) / Gamma(a)); for large a by Stirling's series."""
     r = 1.0 / xp.maximum(a, 20.0)
     series = r * (1 / 12 - r * r * (1 / 360 - r * r * (1 / 1260 - r * r * (1 / 1680 - r * r / 1188))))
@@ -97,7 +96,7 @@ def log_peak(xp: Any, special: Any, a: Any) -> Any:
     )
 
 
-def gamma_integral(xp: Any, special: Any, psi: Any, a: Any, x: Any, n: int, *, tail: bool = False) -> Any:
+def gamma_integral(xp, special, psi, a, x, n: int, *, tail: bool = False):
     """L_n(a, x), of numbers, arrays or symbols. In s = log t the density is exp(a s - exp(s)) / Gamma(a),
     with its maximum at log a. `tail`: the integral from x to infinity."""
     ok = (a > 0) & (x > 0) & (x < np.inf)
@@ -127,14 +126,14 @@ def gamma_integral(xp: Any, special: Any, psi: Any, a: Any, x: Any, n: int, *, t
     return xp.where(ok, y, xp.where(a > 0, edge, np.nan))
 
 
-def of_float_arrays(integral: Any, *given: Any, **orders: Any) -> Any:
+def of_float_arrays(integral, *given, **orders):
     """The value of `gamma_integral` or `beta_integral`, in the arguments' dtype."""
     xp, special, kind = xp_of(first_array(*given)), special_of(first_array(*given)), np.result_type(*given)
     arrays = xp.broadcast_arrays(*[xp.asarray(v, dtype=float) for v in given])
     return integral(xp, special, polygamma_gain, *arrays, **orders).astype(kind)[()]
 
 
-def moment_in_kernels(integral: Any, **fixed: Any) -> Any:
+def moment_in_kernels(integral, **fixed):
     """`gamma_integral` or `beta_integral` of symbols."""
     return functools.partial(integral, np, sp, polygamma_gain_in_kernels, **fixed)
 
@@ -145,9 +144,7 @@ def gamma_moment(a, x, *, n):
     return of_float_arrays(gamma_integral, a, x, n=n)
 
 
-def beta_integral(
-    xp: Any, special: Any, psi: Any, a: Any, b: Any, x: Any, n: int, m: int, *, tail: bool = False
-) -> Any:
+def beta_integral(xp, special, psi, a, b, x, n: int, m: int, *, tail: bool = False):
     """The integral from 0 to x (`tail`: from x to 1) of the beta density times (log t - c)^n (log(1 - t) -
     d)^m, with c and d the means of the logarithms. In s = logit t the density is log-concave, with its
     maximum at log(a / b)."""
@@ -200,40 +197,39 @@ def beta_moment(a, b, x, *, n, m):
     return of_float_arrays(beta_integral, a, b, x, n=n, m=m)
 
 
-def gamma_density(a: Any, x: Any) -> Any:
+def gamma_density(a, x):
     x = minimum(x, 1e38)  # at infinity the density and its derivatives are 0
     return exp(xlogy(a - 1.0, x) - x - gammaln(a))
 
 
-def beta_density(a: Any, b: Any, x: Any) -> Any:
+def beta_density(a, b, x):
     return exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
 
 
-rules(
+slopes(
     gamma_moment,
-    lambda g, out, a, x, n: times0(
-        g, gamma_moment(a, x, n=n + 1) - (n * polygamma_n(a, n=1) * gamma_moment(a, x, n=n - 1) if n else 0.0)
+    lambda out, a, x, n: (
+        gamma_moment(a, x, n=n + 1) - (n * polygamma_n(a, n=1) * gamma_moment(a, x, n=n - 1) if n else 0.0)
     ),
-    lambda g, out, a, x, n: times0(g, gamma_density(a, x) * integer_power(log(x) - digamma(a), n)),
-    jvp=same,
+    lambda out, a, x, n: gamma_density(a, x) * integer_power(log(x) - digamma(a), n),
 )
 
 
-def _beta_by_a(a, b, x, n, m):
+def _beta_by_a(out, a, b, x, n, m):
     y = beta_moment(a, b, x, n=n + 1, m=m)
     if n:
         y = y - n * (polygamma_n(a, n=1) - polygamma_n(a + b, n=1)) * beta_moment(a, b, x, n=n - 1, m=m)
     return y + m * polygamma_n(a + b, n=1) * beta_moment(a, b, x, n=n, m=m - 1) if m else y
 
 
-def _beta_by_b(a, b, x, n, m):
+def _beta_by_b(out, a, b, x, n, m):
     y = beta_moment(a, b, x, n=n, m=m + 1)
     if m:
         y = y - m * (polygamma_n(b, n=1) - polygamma_n(a + b, n=1)) * beta_moment(a, b, x, n=n, m=m - 1)
     return y + n * polygamma_n(a + b, n=1) * beta_moment(a, b, x, n=n - 1, m=m) if n else y
 
 
-def _beta_by_x(a, b, x, n, m):
+def _beta_by_x(out, a, b, x, n, m):
     return (
         beta_density(a, b, x)
         * integer_power(log(x) + psi_gap(a, b), n)
@@ -241,18 +237,12 @@ def _beta_by_x(a, b, x, n, m):
     )
 
 
-rules(
-    beta_moment,
-    lambda g, out, a, b, x, n, m: times0(g, _beta_by_a(a, b, x, n, m)),
-    lambda g, out, a, b, x, n, m: times0(g, _beta_by_b(a, b, x, n, m)),
-    lambda g, out, a, b, x, n, m: times0(g, _beta_by_x(a, b, x, n, m)),
-    jvp=same,
-)
+slopes(beta_moment, _beta_by_a, _beta_by_b, _beta_by_x)
 
 # --- the functions ---
 
 
-def distribution_in_kernels(integral: Any, *, tail: bool = False) -> dict:
+def distribution_in_kernels(integral, *, tail: bool = False) -> dict:
     """The words of `primitive` for a distribution function: the integral of the density itself."""
     orders = {"n": 0} if integral is gamma_integral else {"n": 0, "m": 0}
     return {"scalar": moment_in_kernels(integral, tail=tail, **orders), "rough": True}
@@ -292,12 +282,12 @@ def stdtr(df, t):
     return special_of2(df, t).stdtr(df, t)
 
 
-def student_density(df: Any, t: Any) -> Any:
+def student_density(df, t):
     c = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * log(math.pi * df)
     return exp(c - 0.5 * (df + 1.0) * log1p(t * t / df))
 
 
-def student_by_df(df: Any, t: Any) -> Any:
+def student_by_df(df, t):
     """The derivative with respect to df. For t < 0 the function is betainc(df / 2, 1 / 2, w) / 2 with w =
     df / (df + t^2); it is odd about t = 0."""
     s = df + t * t

@@ -8,13 +8,14 @@ import scipy.special as sp
 
 from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of
-from ..declare import NUMPY, primitive, rules, same
-from ..elementwise import cos, exp, log, log1p, power, select, sin, times0
+from ..declare import NUMPY, primitive
+from ..elementwise import cos, exp, log, log1p, power, select, sin
 from .declare import (
     IntegerArgument,
     implements_special,
     library_function,
     several_results,
+    slopes,
     special_function,
     with_own_value,
 )
@@ -40,7 +41,7 @@ def log1p_over(x, *, n=0):
     return xp.where(small, series, f).astype(x.dtype)[()]
 
 
-rules(log1p_over, lambda g, out, x, n: times0(g, log1p_over(x, n=n + 1)), jvp=same)
+slopes(log1p_over, lambda out, x, n: log1p_over(x, n=n + 1))
 
 
 @primitive(batch="elementwise")
@@ -59,7 +60,7 @@ def sine_over(x, *, n=0):
     return xp.where(small, series, f).astype(x.dtype)[()]
 
 
-rules(sine_over, lambda g, out, x, n: times0(g, sine_over(x, n=n + 1)), jvp=same)
+slopes(sine_over, lambda out, x, n: sine_over(x, n=n + 1))
 
 
 def sinh_over(x):

@@ -7,7 +7,6 @@ Mathieu Functions"; Flammer, "Spheroidal Wave Functions"; DLMF 28 and 30."""
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -56,18 +55,18 @@ def of_orders(name: str, count: int) -> Callable:
     return declare
 
 
-def eigen(start: np.ndarray, change: np.ndarray, q: Any) -> tuple:
+def eigen(start: np.ndarray, change: np.ndarray, q) -> tuple:
     """Eigenvalues in ascending order and eigenvectors of diag(start) + q change."""
     q = q * np.float64(1.0)
     return eigh(np.diag(start) + reshape(q, to=(*shape(q), 1, 1)) * change)
 
 
-def truncation_order(q: Any, most: float) -> float:
+def truncation_order(q, most: float) -> float:
     known = seen(primal_of(q) * 1.0)
     return most if known is None else greatest(np.abs(known))
 
 
-def within(q: Any, most: float, y: Any) -> Any:
+def within(q, most: float, y):
     """y, with nan where a hidden q is too large for the matrix."""
     return select(absolute(primal_of(q)) <= truncation_order(q, most), y, math.nan)
 
@@ -79,7 +78,7 @@ class MathieuSeries:
     """The series of ce_m (`odd`: of se_m) at the parameter q: `value`, the characteristic value;
     `frequencies`; `vector`."""
 
-    def __init__(self, m: int, q: Any, odd: bool):
+    def __init__(self, m: int, q, odd: bool):
         self.odd, self.m = odd, m
         first = m % 2 if not (odd and m % 2 == 0) else 2
         self.index = k = (m - first) // 2
@@ -192,7 +191,7 @@ class Spheroid:
     """The series of order m and degree n in normalised Legendre functions: `value`, the characteristic
     values; `degrees`; `vector`."""
 
-    def __init__(self, m: int, n: int, c: Any, sign: float):
+    def __init__(self, m: int, n: int, c, sign: float):
         first, k = m + (n - m) % 2, (n - m) // 2
         size = k + 20 + int(0.8 * truncation_order(c, MOST_C))
         self.m, self.n = m, n
@@ -228,7 +227,7 @@ pro_cv = characteristic_of("pro_cv", 1.0)
 obl_cv = characteristic_of("obl_cv", -1.0)
 
 
-def all_characteristic(scipys: Any, one: Callable) -> Callable:
+def all_characteristic(scipys, one: Callable) -> Callable:
     def of(m, n, c):
         return stack([one(m, k, c) for k in range(int(m), int(n) + 1)])
 

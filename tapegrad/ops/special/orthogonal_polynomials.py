@@ -248,10 +248,10 @@ class Polynomial:
     def __init__(self, name: str, order: int, evaluate: Callable):
         self.order, self._name, self._evaluate = order, name, evaluate
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return self._evaluate(x)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name.startswith("_"):
             raise AttributeError(name)
         raise NoRuleError(

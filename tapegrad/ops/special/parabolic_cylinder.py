@@ -8,16 +8,15 @@ integral of positive terms for v < -1, followed by the recurrence D_(v+1) = x D_
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
 
 from ..._core.primitive import primal_of
-from ..declare import primitive, rules, same
-from ..elementwise import exp, log, select, times0
+from ..declare import primitive
+from ..elementwise import exp, log, select
 from ..shaping import sum
-from .declare import greatest, several_results, special_function, with_last_axis
+from .declare import greatest, of_floats, several_results, slopes, special_function, with_last_axis
 from .gamma import rgamma, rgamma_slope
 from .incomplete import central_moment
 
@@ -29,14 +28,11 @@ LOG2, ROOT_PI = math.log(2.0), math.sqrt(math.pi)
 
 
 @primitive(batch="elementwise")
+@of_floats(lambda a, x: np.isfinite(a) & np.isfinite(x), 0.0, 0.0)
 def cylinder_series(a, x, *, odd, sign, n, slope=False):
     """The derivative of order n with respect to a of the solution of y'' = (a + sign x^2 / 4) y with y,
     y' = 1, 0 at 0 (`odd`: 0, 1), or of its slope. The coefficients satisfy (k + 2) (k + 1) c[k+2] = a
     c[k] + n times that of order n - 1 + sign c[k-2] / 4."""
-    kind = np.result_type(a, x, 0.0)
-    a, x = np.broadcast_arrays(np.asarray(a, float), np.asarray(x, float))
-    ok = np.isfinite(a) & np.isfinite(x)
-    a, x = np.where(ok, a, 0.0), np.where(ok, x, 0.0)
     square = x * x
     now = [np.ones(x.shape), *[np.zeros(x.shape)] * n]  # of orders 0, .., n: c[k] x^(k - odd)
     before = [np.zeros(x.shape)] * (n + 1)
@@ -54,30 +50,26 @@ def cylinder_series(a, x, *, odd, sign, n, slope=False):
         quiet = quiet + 1 if np.all(abs(part) <= 1e-18 * abs(total)) else 0
         if quiet > 6 and k > 2 * n + 8:
             break
-    total = (
-        total * x if odd and not slope else total / np.where(x == 0, 1.0, x) if slope and not odd else total
-    )
-    return np.where(ok, total, np.nan).astype(kind)[()]
+    if slope == bool(odd):
+        return total
+    return total * x if odd else total / np.where(x == 0, 1.0, x)
 
 
-def _series_by_x(g, out, a, x, odd, sign, n, slope):
+def _series_by_x(out, a, x, odd, sign, n, slope):
     f = lambda m, slope=False: cylinder_series(a, x, odd=odd, sign=sign, n=m, slope=slope)
     if not slope:
-        return times0(g, f(n, True))
-    return times0(g, (a + 0.25 * sign * x * x) * f(n) + (n * f(n - 1) if n else 0.0))
+        return f(n, True)
+    return (a + 0.25 * sign * x * x) * f(n) + (n * f(n - 1) if n else 0.0)
 
 
-rules(
+slopes(
     cylinder_series,
-    lambda g, out, a, x, odd, sign, n, slope: times0(
-        g, cylinder_series(a, x, odd=odd, sign=sign, n=n + 1, slope=slope)
-    ),
+    lambda out, a, x, odd, sign, n, slope: cylinder_series(a, x, odd=odd, sign=sign, n=n + 1, slope=slope),
     _series_by_x,
-    jvp=same,
 )
 
 
-def by_solutions(start: tuple, a: Any, x: Any, sign: float, slope: bool) -> Any:
+def by_solutions(start, a, x, sign: float, slope: bool):
     """The derivative with respect to a. `start`: (value at 0, its derivative with respect to a, slope at
     0, its derivative)."""
     f = lambda odd, n: cylinder_series(a, x, odd=odd, sign=sign, n=n, slope=slope)
@@ -112,17 +104,14 @@ def by_integral(v, x, n):
     return [(weight * moment).sum(-1) for moment in moments]
 
 
-def sum_of(parts: list) -> Any:
+def sum_of(parts: list):
     return parts[0] if len(parts) == 1 else parts[0] + sum_of(parts[1:])
 
 
 @primitive(batch="elementwise")
+@of_floats(lambda v, x: np.isfinite(v) & np.isfinite(x) & ((x > 0) | (v < -1.0)), -1.5, 1.0)
 def cylinder_order(v, x, *, n):
     """The derivative of order n of D_v(x) with respect to v, for x > 0 or v < -1."""
-    kind = np.result_type(v, x, 0.0)
-    v, x = np.broadcast_arrays(np.asarray(v, float), np.asarray(x, float))
-    ok = np.isfinite(v) & np.isfinite(x) & ((x > 0) | (v < -1.0))
-    v, x = np.where(ok, v, -1.5), np.where(ok, x, 1.0)
     steps = np.where(v < -1.0, 0.0, np.floor(v) + 2.0)
     at = v - steps
     lower, here = by_integral(at - 1.0, x, n), by_integral(at, x, n)
@@ -131,7 +120,7 @@ def cylinder_order(v, x, *, n):
         above = [x * here[m] - u * lower[m] - (m * lower[m - 1] if m else 0.0) for m in range(n + 1)]
         lower = [np.where(go, h, b) for h, b in zip(here, lower, strict=True)]
         here = [np.where(go, y, h) for y, h in zip(above, here, strict=True)]
-    return np.where(ok, here[n], np.nan).astype(kind)[()]
+    return here[n]
 
 
 def cylinder_order_slope(out, v, x, n):
@@ -143,12 +132,7 @@ def cylinder_order_slope(out, v, x, n):
     )
 
 
-rules(
-    cylinder_order,
-    lambda g, out, v, x, n: times0(g, cylinder_order(v, x, n=n + 1)),
-    lambda g, out, v, x, n: times0(g, cylinder_order_slope(out, v, x, n)),
-    jvp=same,
-)
+slopes(cylinder_order, lambda out, v, x, n: cylinder_order(v, x, n=n + 1), cylinder_order_slope)
 
 
 def d_by_order(v, x, slope):

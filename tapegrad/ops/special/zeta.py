@@ -4,17 +4,17 @@ The sum of log(q + k)^n (q + k)^-x is (-1)^n times the derivative of order n wit
 family is closed under derivatives."""
 
 import math
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
 
-from ..._core.arrays import is_array, xp_of
+from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
-from ..declare import implements, primitive, rules, same
-from ..elementwise import cos, select, sin, times0
+from ..declare import implements, primitive
+from ..elementwise import cos, select, sin
 from ..piecewise import minimum, special_of
 from .asymptotic import special_of2
+from .declare import of_floats, slopes
 from .gamma import BERNOULLI, digamma, gamma, real_only
 
 ZETA_SHIFT = 12
@@ -26,15 +26,12 @@ def hurwitz(x, q):
 
 
 @primitive(batch="elementwise")
-def zeta_order(x, q, *, n):
+@of_floats(lambda x, q: (x > 1) & (q > 0) | (x >= -0.5) & (x != 1) & (q == 1), 2.0, 1.0)  # (continued)
+def zeta_order(s, a, *, n):
     """The derivative of order n with respect to x of the sum of (q + k)^-x, x > 1, by Euler-Maclaurin
     summation from k = 12 on. With u = log t the m-th derivative of u^n t^-x is t^(-x - m) p_m(u),
     where p_(m + 1) = p_m' - (x + m) p_m. The integral is a sum of the same kind."""
-    xp = xp_of(x if is_array(x) else q)
-    kind = np.result_type(x, q)
-    x, q = xp.broadcast_arrays(xp.asarray(x, dtype=float), xp.asarray(q, dtype=float))
-    ok = (x > 1) & (q > 0) | (x >= -0.5) & (x != 1) & (q == 1)  # (continued)
-    s, a = xp.where(ok, x, 2.0), xp.where(ok, q, 1.0)
+    xp = xp_of(a)
     total = sum(xp.log(a + k) ** n * (a + k) ** -s for k in range(ZETA_SHIFT))
     t = a + ZETA_SHIFT
     u = xp.log(t)
@@ -47,27 +44,17 @@ def zeta_order(x, q, *, n):
         p = [((i + 1) * p[i + 1] if i < n else 0.0) - (s + m) * p[i] for i in range(n + 1)]
         if m % 2 == 0:
             total = total - BERNOULLI[m // 2] * t ** (-s - m - 1) * sum(c * u**i for i, c in enumerate(p))
-    return xp.where(ok, (-1.0) ** n * total, np.nan).astype(kind)[()]
+    return (-1.0) ** n * total
 
 
-def by_q(x: Any, q: Any, n: int) -> Any:
+def by_q(x, q, n: int):
     """d/dq d^n/dx^n of the sum of (q + k)^-x: -d^n/dx^n x zeta(x + 1, q)."""
     y = -x * zeta_order(x + 1.0, q, n=n)
     return y - n * zeta_order(x + 1.0, q, n=n - 1) if n else y
 
 
-rules(
-    hurwitz,
-    lambda g, out, x, q: times0(g, zeta_order(x, q, n=1)),
-    lambda g, out, x, q: times0(g, -x * hurwitz(x + 1.0, q)),
-    jvp=same,
-)
-rules(
-    zeta_order,
-    lambda g, out, x, q, n: times0(g, zeta_order(x, q, n=n + 1)),
-    lambda g, out, x, q, n: times0(g, by_q(x, q, n)),
-    jvp=same,
-)
+slopes(hurwitz, lambda out, x, q: zeta_order(x, q, n=1), lambda out, x, q: -x * hurwitz(x + 1.0, q))
+slopes(zeta_order, lambda out, x, q, n: zeta_order(x, q, n=n + 1), lambda out, x, q, n: by_q(x, q, n))
 
 
 @primitive()
@@ -84,7 +71,7 @@ def riemann_slope(x):
     return select(low, c * (slope * riemann(1.0 - at) - sin(turn) * y), y)
 
 
-rules(riemann, lambda g, out, x: times0(g, riemann_slope(x)), jvp=same)
+slopes(riemann, lambda out, x: riemann_slope(x))
 
 
 @implements(sp.zeta)

@@ -112,7 +112,7 @@ WORDS = ("elementwise", "axis", "moves")  # of `batch`, of which `total` follows
 
 def is_total(prim: Any) -> bool:
     """Does it give a result for all numbers?  (Of integers, which may be indices, that is not said.)"""
-    return prim.total or (is_pure(prim) and prim.batch in WORDS)
+    return prim.total or prim.linear or (is_pure(prim) and prim.batch in WORDS)
 
 
 def ufunc_of(i: Any) -> Any:

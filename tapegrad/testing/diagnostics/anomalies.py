@@ -1,8 +1,6 @@
 """`detect_anomalies`: the first nan or inf, in values or derivatives, raises an error with the operation
 and the user's line."""
 
-from typing import Any
-
 import numpy as np
 
 from ..._core.arrays import is_array, xp_of
@@ -34,7 +32,7 @@ class Anomalies(Watcher):
 
     # --- forward ---
 
-    def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
+    def done(self, prim: Primitive, args, out, params: dict) -> None:
         if prim.pull is not None:  # an operation on regions moves what other operations have made
             return
         results = out if type(out) is tuple else (out,)
@@ -58,7 +56,7 @@ class Anomalies(Watcher):
                     what = f"the derivative of {prim.known_as}, in forward mode, is"
                     raise AnomalyError(self.told(what, t, mask, [a for some, _ in given for a in some]))
 
-    def mask(self, v: Any) -> np.ndarray | None:
+    def mask(self, v) -> np.ndarray | None:
         """The mask of anomalies in v; None if there are none."""
         v = host_floats(v)
         if v is None:
@@ -66,7 +64,7 @@ class Anomalies(Watcher):
         bad = ~np.isfinite(v) if self.inf else np.isnan(v)
         return bad if bad.any() else None
 
-    def made(self, prim: Primitive, out: Any, operands: list) -> np.ndarray | None:
+    def made(self, prim: Primitive, out, operands: list) -> np.ndarray | None:
         """The mask of anomalies that the operation itself made: its operands have none there."""
         y = host_floats(out)
         assert y is not None
@@ -80,7 +78,7 @@ class Anomalies(Watcher):
         found = nan | unbounded
         return found if found.any() else None
 
-    def told(self, what: str, v: Any, mask: np.ndarray, operands: list, place: tuple | None = None) -> str:
+    def told(self, what: str, v, mask: np.ndarray, operands: list, place: tuple | None = None) -> str:
         """The message: where, which anomaly, and the operands."""
         place = users_place() if place is None else place
         y = host_floats(v)
@@ -91,7 +89,7 @@ class Anomalies(Watcher):
 
     # --- backward ---
 
-    def swept(self, noted: WatchedRecords, slot: int, c: Any) -> None:
+    def swept(self, noted: WatchedRecords, slot: int, c) -> None:
         values, slopes = values_and_tangents(c)
         for v in (*values, *slopes):
             mask = self.mask(v)
@@ -106,7 +104,7 @@ class Anomalies(Watcher):
 
     # --- results ---
 
-    def returned(self, f: Any, y: Any) -> None:
+    def returned(self, f, y) -> None:
         for n, leaf in enumerate(leaves(y)):
             for v in values_and_tangents(leaf)[0]:
                 mask = self.mask(v)
@@ -125,7 +123,7 @@ class Anomalies(Watcher):
 
     # --- kernels ---
 
-    def launched(self, name: str, theta: Any, results: Any, rerun: Any) -> None:
+    def launched(self, name: str, theta, results, rerun) -> None:
         for v in results if isinstance(results, tuple) else (results,):
             y = host_floats(v)
             if y is None or np.isfinite(y).all() or self.mask(theta) is not None:
@@ -191,7 +189,7 @@ class detect_anomalies:
         self.entered.append(Anomalies(self.inf))
         self.entered[-1].__enter__()
 
-    def left(self, *error: Any) -> None:
+    def left(self, *error) -> None:
         if self.entered:
             # before it is removed: an interrupt may strike here, and the call is then repeated
             self.entered[-1].left()
@@ -201,7 +199,7 @@ class detect_anomalies:
 # --- texts ---
 
 
-def host_floats(v: Any) -> np.ndarray | None:
+def host_floats(v) -> np.ndarray | None:
     """A plain array of floats on the host; None for anything else."""
     if is_array(v) and xp_of(v) is not np:
         v = v.get()

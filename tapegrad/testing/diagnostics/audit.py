@@ -27,6 +27,8 @@ from ...ops.declare import dtype
 from ...replay import prepare
 from ..derivative_checks import (
     check_grads,
+    copied_array,
+    cotangents,
     direction_like,
     displaced,
     gaps,
@@ -211,21 +213,21 @@ class AuditRun:
         finally:
             self.keeper.put_back()
 
-    def run(self, call: Callable, *given: Any) -> Any:
+    def run(self, call: Callable, *given):
         """Call a function with the captured arrays as they were at first."""
         try:
             return call(*given)
         finally:
             self.keeper.put_back()
 
-    def phi(self, *xs: Any) -> Any:
+    def phi(self, *xs):
         """The function to differentiate, run plainly."""
         return self.run(
             lambda *xs: plain_host_array(inner_product(self.w, self.call(*xs))) * 1.0,
             *[tree_map(copied_argument, x) for x in xs],
         )
 
-    def slope(self, g: Callable, v: Any) -> tuple:
+    def slope(self, g: Callable, v) -> tuple:
         """(derivative of g along v by differences, estimate of its error)."""
         scaled = [
             tree_map(lambda d, a: None if d is None else d * step_scale(a), d, x)
@@ -233,15 +235,13 @@ class AuditRun:
         ]
         return *settled_difference(g, self.x, tuple(scaled)), tuple(scaled)
 
-    def compared(
-        self, name: str, ours: Any, theirs: Any, tolerance: float, unsettled: float = 0.0
-    ) -> AuditCheck:
+    def compared(self, name: str, ours, theirs, tolerance: float, unsettled: float = 0.0) -> AuditCheck:
         """Compare two trees of numbers."""
         worst, scale, where = 0.0, 0.0, ""
         for n, (u, v) in enumerate(zip(leaves(ours), leaves(theirs), strict=True)):
             if u is None or v is None or not is_float_array(values_of(u)):
                 continue
-            u, v = plain_host_array(values_of(u)), plain_host_array(values_of(v))
+            u, v = plain_host_array(u), plain_host_array(v)
             if u.shape != v.shape:
                 return AuditCheck(name, "FAILED", f"shapes {u.shape} and {v.shape}")
             if not u.size:
@@ -261,7 +261,7 @@ class AuditRun:
             return AuditCheck(name, "unsure", f"{where}; differences do not settle there")
         return AuditCheck(name, "FAILED", where)
 
-    def like_plain(self, transform: str, value: Any) -> AuditCheck:
+    def like_plain(self, transform: str, value) -> AuditCheck:
         """Compare the value under a transform (by default reverse mode) with the plain call, dtypes and
         integers included."""
         name = f"value{transform} against plain call"
@@ -269,7 +269,7 @@ class AuditRun:
             if is_float_array(values_of(v)) and dtype(u) != dtype(v):
                 return AuditCheck(name, "FAILED", f"dtypes {dtype(u)} and {dtype(v)}")
             if getattr(values_of(v), "dtype", np.dtype(object)).kind in "biu" and not np.array_equal(
-                plain_host_array(values_of(u)), plain_host_array(values_of(v))
+                plain_host_array(u), plain_host_array(v)
             ):
                 return AuditCheck(name, "FAILED", f"{values_of(u)} and {values_of(v)}")
         return self.compared(name, value, self.plain, 1e-12)
@@ -346,7 +346,7 @@ class OperandCollector(Watcher):
     def __init__(self):
         self.found: dict = {}
 
-    def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
+    def done(self, prim: Primitive, args, out, params: dict) -> None:
         place = users_place()
         if prim.vjp is None or prim.writes or prim.pull is not None or (prim, place) in self.found:
             return
@@ -357,10 +357,10 @@ class OperandCollector(Watcher):
 class Poison(Watcher):
     """Fills captured arrays that f writes with nan during a call. Only tracked reads see the true values."""
 
-    def __init__(self, written: Any):
+    def __init__(self, written):
         self.written = written
 
-    def captured(self, array: Any, x: Any) -> None:
+    def captured(self, array, x) -> None:
         if id(array) in self.written:
             x._value = array.copy(order="K")
             array[...] = np.nan
@@ -431,8 +431,7 @@ def hvp_against_differences(a: AuditRun):
     other = tuple([hermitian_part(x, direction_like(x, a.rng)) for x in a.x])
 
     def slope(*xs):
-        found = a.run(lambda: vjp(a.call, *xs)[1](a.w))
-        return plain_host_array(inner_product(other, found if len(xs) > 1 else (found,)))
+        return plain_host_array(inner_product(other, a.run(cotangents, a.call, xs, a.w)))
 
     numeric, unsettled = settled_difference(slope, a.x, a.direction)
     yield a.compared(
@@ -446,8 +445,7 @@ def vmap_against_calls(a: AuditRun):
     axes = tuple([0] * len(a.x))
     together = a.run(lambda: vmap(grad(weighted_output(a.call, a.w), tuple(range(len(a.x)))), axes)(*stacks))
     for n, x in enumerate(points):
-        alone = a.run(lambda x=x: vjp(a.call, *x)[1](a.w))
-        alone = alone if len(x) > 1 else (alone,)
+        alone = a.run(cotangents, a.call, x, a.w)
         each = tree_map(lambda v, n=n: None if v is None else v[n], together)
         check = a.compared("vmap against calls", each, alone, CLOSE)
         if check.state != "ok":
@@ -463,8 +461,7 @@ def prepare_against_calls(a: AuditRun):
     p = prepare(phi, *a.x, argnums=tuple(range(len(a.x))))
     for x in (a.x, a.x, other):
         replayed = a.run(p.grad, *x)
-        alone = a.run(lambda x=x: vjp(a.call, *x)[1](a.w))
-        check = a.compared("prepare against calls", replayed, alone if len(x) > 1 else (alone,), CLOSE)
+        check = a.compared("prepare against calls", replayed, a.run(cotangents, a.call, x, a.w), CLOSE)
         if check.state != "ok":
             break
     yield check
@@ -494,11 +491,9 @@ def routes(a: AuditRun):
 
 
 def arguments(a: AuditRun):
-    before = [
-        plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None for v in leaves(a.args)
-    ]
-    a.run(lambda: vjp(a.call, *a.x)[1](a.w))
-    after = [plain_host_array(values_of(v)) if is_array(values_of(v)) else None for v in leaves(a.args)]
+    before = [copied_array(v) for v in leaves(a.args)]
+    a.run(cotangents, a.call, a.x, a.w)
+    after = [copied_array(v) for v in leaves(a.args)]
     fine = all([u is None or same_values(u, v) for u, v in zip(before, after, strict=True)])
     yield AuditCheck("arguments left as they were", "ok" if fine else "FAILED")
 
@@ -513,24 +508,24 @@ CHECKS = (
 # --- helpers ---
 
 
-def copied_argument(v: Any) -> Any:
+def copied_argument(v):
     return v.copy() if is_array(v) else v
 
 
-def same_values(u: Any, v: Any) -> bool:
+def same_values(u, v) -> bool:
     return plain_host_array(u).tobytes() == plain_host_array(v).tobytes()
 
 
-def step_scale(x: Any) -> float:
+def step_scale(x) -> float:
     """The scale of the steps at x: that of its largest number."""
-    h = np.abs(plain_host_array(values_of(x)))
+    h = np.abs(plain_host_array(x))
     return float(np.max(h, initial=0.0, where=np.isfinite(h))) or 1.0
 
 
 def settled_difference(g: Callable, x: tuple, v: tuple) -> tuple:
     """(The derivative of g along v by extrapolated central differences, an estimate of its error)."""
 
-    def central(h: float) -> Any:
+    def central(h: float):
         return (np.asarray(g(*displaced(x, v, h))) - np.asarray(g(*displaced(x, v, -h)))) / (2 * h)
 
     wide, near, close = [central(DIFFERENCE_STEP / n) for n in (1, 2, 8)]

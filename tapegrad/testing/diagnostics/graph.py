@@ -91,23 +91,23 @@ class TapeWatcher(Watcher):
         self.records: list | None = None
         self.results: tuple = ()
 
-    def opened(self, trace: Any) -> None:
+    def opened(self, trace) -> None:
         super().opened(trace)
         if self.tape is None and isinstance(trace, Tape):
             self.tape = trace
             self.records = trace.records
 
-    def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
+    def done(self, prim: Primitive, args, out, params: dict) -> None:
         for x in (*args, *(out if type(out) is tuple else (out,))):
             self.meet(x)
 
-    def meet(self, x: Any) -> None:
+    def meet(self, x) -> None:
         if isinstance(x, Variable):
             layout_of(x)
             if x._trace is self.tape:
                 self.kinds[x._slot] = f"{dtype(x)} {shape(x)}" if shape(x) else str(dtype(x))
 
-    def returned(self, f: Any, y: Any) -> None:
+    def returned(self, f, y) -> None:
         if not self.results:
             for v in leaves(y):
                 self.meet(v)

@@ -58,7 +58,7 @@ class TimedRecords(list):
         self.since = time.perf_counter()
         self.swept: Any = None
 
-    def append(self, record: Any) -> None:
+    def append(self, record) -> None:
         spent = time.perf_counter() - self.since
         super().append(record)
         place = users_place()
@@ -69,7 +69,7 @@ class TimedRecords(list):
         line.kept += self.watcher.kept(record)
         self.since = time.perf_counter()
 
-    def __getitem__(self, k: Any) -> Any:
+    def __getitem__(self, k):
         self.end()
         self.swept = self.places[k]
         record = super().__getitem__(k)
@@ -87,7 +87,7 @@ class Costs(Watcher):
         self.seen: dict = {}  # the arrays that records keep, by identity
         self.tapes: list = []
 
-    def opened(self, trace: Any) -> None:
+    def opened(self, trace) -> None:
         if type(trace) is Tape:
             trace.records = TimedRecords(trace.records, self)
             self.tapes.append(trace.records)
@@ -209,7 +209,7 @@ class StateSnapshot:
     """The present state of everything except float arrays that f can change: names, attributes,
     containers, integers, generators. `end` restores it."""
 
-    def __init__(self, f: Any):
+    def __init__(self, f):
         self.spaces: list = []  # (namespace, its names with their values)
         self.others: list = []  # (object, a function that restores its content, the arguments of that)
         for x in itertools.islice(walk([f], {}), MOST_WALKED_OBJECTS):
@@ -228,7 +228,7 @@ class StateSnapshot:
             elif is_user_class(kind) and not isinstance(x, type):
                 self.others.append((put_all_state, x, state_of(x)))
 
-    def end(self, error: Any = None) -> None:
+    def end(self, error=None) -> None:
         for space, names in self.spaces:
             for n, v in names.items():
                 if v is EMPTY:
@@ -243,7 +243,7 @@ MOST_WALKED_OBJECTS = 100_000  # the number of objects that are searched
 CONTAINERS = frozenset((dict, list, set, collections.deque))
 
 
-def put_all_state(x: Any, held: dict) -> None:
+def put_all_state(x, held: dict) -> None:
     now = state_of(x)
     for name in now.keys() - held.keys():
         drop_state(x, name)
@@ -257,7 +257,7 @@ class ArrayRestorer(Watcher):
         self.arrays: dict = {}
         self.handles: list = []  # (id of an array, its handle)
 
-    def captured(self, array: Any, x: Any) -> None:
+    def captured(self, array, x) -> None:
         self.handles.append((id(array), x))
         if id(array) not in self.arrays:
             self.arrays[id(array)] = array, array.copy()
@@ -266,7 +266,7 @@ class ArrayRestorer(Watcher):
         """ids of the arrays that were written, even with equal content."""
         return {key for key, x in self.handles if getattr(x, "_version", 0) != 0}
 
-    def end(self, error: Any) -> None:
+    def end(self, error) -> None:
         self.put_back()
 
     def put_back(self) -> None:
@@ -289,7 +289,7 @@ def best(call: Callable, keeper: ArrayRestorer) -> float:
     return min(spent)
 
 
-def active_numbers(what: str, f: Callable, args: tuple, argnums: Any) -> tuple:
+def active_numbers(what: str, f: Callable, args: tuple, argnums) -> tuple:
     """The arguments to differentiate."""
     if not callable(f):
         raise ArgumentError(f"{what}(f, *args): the first argument is {type(f).__name__}, not a function")
@@ -303,7 +303,7 @@ def active_numbers(what: str, f: Callable, args: tuple, argnums: Any) -> tuple:
     return found
 
 
-def is_float_array(x: Any) -> bool:
+def is_float_array(x) -> bool:
     return type(x) in (float, complex) or getattr(getattr(x, "dtype", None), "kind", "") in tuple("fc")
 
 
@@ -318,7 +318,7 @@ def gradient_of(f: Callable, args: tuple, nums: tuple) -> Callable:
     return run
 
 
-def unit_seed(value: Any) -> Any:
+def unit_seed(value):
     return tree_map(lambda y: xp(y).ones(shape(y), dtype(y)) if is_float_array(y) else None, value)
 
 

@@ -13,10 +13,9 @@ except ImportError:
     cupy = None
 
 PACKAGES = (
-    "tapegrad", "numpy", "scipy", "numba", "llvmlite", "cupy", "cupy-cuda12x", "cupy-cuda13x", "pandas",
-    "matplotlib", "torch",
-    "jax", "pytensor", "mpi4py", "mpich", "dask", "ipyopt",
-)  # fmt: skip
+    "tapegrad numpy scipy numba llvmlite cupy cupy-cuda12x cupy-cuda13x pandas matplotlib torch jax "
+    "pytensor mpi4py mpich dask ipyopt".split()
+)
 
 
 def installed(package: str) -> str | None:

@@ -126,21 +126,14 @@ def _nan_to_num(x, nan, posinf, neginf):
 
 UFUNCS = {
     "copy": lambda x: x,
-    "where": np.where,
     "clip": _clip,
     "power": _power,
     "is_close": _is_close,
     "is_close_complex": _is_close,
-    "real": np.real,
-    "imag": np.imag,
-    "angle": np.angle,
     "angle_deg": lambda z: np.angle(z, deg=True),
-    "sinc": np.sinc,
     "nan_to_num_": _nan_to_num,
     "round": _round,
     "log1p": np.log1p,
-    "gamma": scipy.special.gamma,
-    "loggamma": scipy.special.loggamma,
     "btdtr": scipy.special.betainc,
     "btdtri": scipy.special.betaincinv,
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -257,6 +250,15 @@ def run_ufunc(kernel, args, out=None, dtype=None, casting=None, _where=None):
 # to the shape of the loop.
 
 
+def _fills(value):
+    """The body of a kernel that gives its last array the content `value(...)`."""
+
+    def body(*args):
+        args[-1][...] = value(*args)
+
+    return body
+
+
 def _positions(shape):
     return np.arange(int(np.prod(shape))).reshape(shape)
 
@@ -317,20 +319,6 @@ def _getitem_mask(a, mask, scanned, out):
     out.reshape(-1)[scanned[mask] - 1] = a[mask]
 
 
-def _nonzero(a, scanned, out):
-    out[...] = np.argwhere(a)
-
-
-def _block_sums(a, out):
-    """First pass of a prefix sum: totals of blocks of 512."""
-    out[...] = np.add.reduceat(a, np.arange(0, a.size, 512), dtype=out.dtype)
-
-
-def _scan(block_sums, a, out):
-    """Second pass: the prefix sums, from `a` alone."""
-    out[...] = np.cumsum(a, dtype=out.dtype)
-
-
 def _wrap_index(s, length, stride, out):
     out += stride * (s % length)
 
@@ -367,47 +355,6 @@ def _never(index):
     return np.zeros(index.shape, bool)
 
 
-def _kaiser(beta, alpha, out):
-    """In single precision."""
-    out[...] = np.kaiser(out.size, np.float32(beta))
-
-
-def _tri(m, k, out):
-    out[...] = np.tri(*out.shape, k=k)
-
-
-def _tril(k, x):
-    x[...] = np.tril(x, k)
-
-
-def _triu(k, x):
-    x[...] = np.triu(x, k)
-
-
-def _fill(x, y):
-    y[...] = x
-
-
-def _replace_nan(a, value, out):
-    out[...] = np.where(np.isnan(a), value, a)
-
-
-def _choose(a, choices, n_channel, out):
-    out[...] = choices.reshape(-1)[_positions(out.shape) + n_channel * a]
-
-
-def _resize(x, size, out):
-    out[...] = np.resize(x, out.shape)
-
-
-def _bincount(x, out):
-    np.add.at(out, x, 1)
-
-
-def _bincount_weighted(x, weights, out):
-    np.add.at(out, x, weights)
-
-
 def _searchsorted(x, bins, n_bins, right, assume_increasing, out):
     if assume_increasing or n_bins < 2 or bins[0] <= bins[-1]:
         out[...] = np.searchsorted(bins, x, "right" if right else "left")
@@ -432,10 +379,6 @@ def _interp(x, indices, xp, fp, length, left, right, out):
     out[...] = np.interp(x, xp, fp, first, last)
 
 
-def _putmask(mask, values, n_values, out):
-    out[...] = np.where(mask, values.reshape(-1)[_positions(out.shape) % n_values], out)
-
-
 def _histogram(x, bins, n_bins, *weights_and_out):
     *weights, out = weights_and_out
     out += np.histogram(x, bins, weights=weights[0] if weights else None)[0].astype(out.dtype)
@@ -445,30 +388,15 @@ ELEMENTWISE = {
     "cupy_take": _take,
     "cupy_take_scalar": _take,
     "cupy_getitem_mask": _getitem_mask,
-    "cupy_nonzero_kernel": _nonzero,
-    "cupy_nonzero_kernel_incomplete_scan": _nonzero,
-    "cupy_bsum_shfl": _block_sums,
-    "cupy_bsum_smem": _block_sums,
-    "cupy_scan_naive": _scan,
-    "cupy_scan_btree": _scan,
     "cupy_prepare_array_indexing": _wrap_index,
     "cupy_concatenate_same_size": _concatenate_same_size,
     "cupy_concatenate": _concatenate,
     "cupy_put_raise": _put(lambda i, n: (np.where(i < 0, i + n, i), (i < -n) | (i >= n))),
     "cupy_put_wrap": _put(lambda i, n: (i % n, _never(i))),
     "cupy_put_clip": _put(lambda i, n: (np.clip(i, 0, n - 1), _never(i))),
-    "cupy_tri": _tri,
-    "cupy_kaiser": _kaiser,
-    "cupy_tril_kernel": _tril,
-    "cupy_triu_kernel": _triu,
-    "cupy_fill": _fill,
-    "cupy_replace_nan": _replace_nan,
-    "cupy_choose": _choose,
-    "cupy_resize": _resize,
-    "cupy_bincount_kernel": _bincount,
-    "cupy_bincount_with_weight_kernel": _bincount_weighted,
+    "cupy_bincount_kernel": lambda x, out: np.add.at(out, x, 1),
+    "cupy_bincount_with_weight_kernel": lambda x, weights, out: np.add.at(out, x, weights),
     "cupy_searchsorted_kernel": _searchsorted,
-    "cupy_putmask_kernel": _putmask,
     "cupy_histogram_kernel": _histogram,
     "cupy_weighted_histogram_kernel": _histogram,
     "setxorkernel": _set_xor,
@@ -476,6 +404,26 @@ ELEMENTWISE = {
     "cupy_exists_and_searchsorted_kernel": _exists,
     "cupy_interp": _interp,
 }
+# What the last array becomes. A prefix sum has two passes: totals of blocks of 512, then all sums.
+VALUES = {
+    "cupy_nonzero_kernel": lambda a, scanned, out: np.argwhere(a),
+    "cupy_bsum_shfl": lambda a, out: np.add.reduceat(a, np.arange(0, a.size, 512), dtype=out.dtype),
+    "cupy_scan_naive": lambda block_sums, a, out: np.cumsum(a, dtype=out.dtype),
+    "cupy_tri": lambda m, k, out: np.tri(out.shape[0], out.shape[1], k),
+    "cupy_kaiser": lambda beta, alpha, out: np.kaiser(out.size, np.float32(beta)),  # in single precision
+    "cupy_tril_kernel": lambda k, x: np.tril(x, k),
+    "cupy_triu_kernel": lambda k, x: np.triu(x, k),
+    "cupy_fill": lambda x, out: x,
+    "cupy_replace_nan": lambda a, value, out: np.where(np.isnan(a), value, a),
+    "cupy_choose": lambda a, choices, n, out: choices.reshape(-1)[_positions(out.shape) + n * a],
+    "cupy_resize": lambda x, size, out: np.resize(x, out.shape),
+    "cupy_putmask_kernel": lambda mask, values, n, out: np.where(
+        mask, values.reshape(-1)[_positions(out.shape) % n], out
+    ),
+}
+VALUES["cupy_nonzero_kernel_incomplete_scan"] = VALUES["cupy_nonzero_kernel"]
+VALUES["cupy_bsum_smem"], VALUES["cupy_scan_btree"] = VALUES["cupy_bsum_shfl"], VALUES["cupy_scan_naive"]
+ELEMENTWISE |= {name: _fills(value) for name, value in VALUES.items()}
 ELEMENTWISE |= {f"tapegrad_segment_{f.__name__}": _segment(f) for f in (np.add, np.maximum, np.minimum)}
 ELEMENTWISE |= {f"cupy_scatter_{name}": _scatter(name) for name in SCATTER}
 ELEMENTWISE |= {f"cupy_scatter_{name}_mask": _scatter_mask(name) for name in SCATTER}
@@ -545,27 +493,13 @@ def _arg(function):
 
 
 REDUCTIONS = {
-    "cupy_sum": np.sum,
-    "cupy_prod": np.prod,
-    "cupy_nansum": np.nansum,
-    "cupy_nanprod": np.nanprod,
-    "cupy_max": np.max,
-    "cupy_min": np.min,
-    "cupy_nanmax": np.nanmax,
-    "cupy_nanmin": np.nanmin,
-    "cupy_argmax": _arg(np.argmax),
-    "cupy_argmin": _arg(np.argmin),
-    "cupy_nanargmax": _arg(np.nanargmax),
-    "cupy_nanargmin": _arg(np.nanargmin),
-    "cupy_any": np.any,
-    "cupy_all": np.all,
-    "cupy_mean": np.mean,
-    "cupy_nanmean": np.nanmean,
-    "cupy_count_nonzero": np.count_nonzero,
     "cupy_count_non_nan": _count_non_nan,
     "_norm_ord2": _norm2,
     "_norm_ord2_complex": _norm2,
 }
+OF_AXES = "sum prod nansum nanprod max min nanmax nanmin any all mean nanmean count_nonzero".split()
+REDUCTIONS |= {f"cupy_{name}": getattr(np, name) for name in OF_AXES}
+REDUCTIONS |= {f"cupy_{f.__name__}": _arg(f) for f in (np.argmax, np.argmin, np.nanargmax, np.nanargmin)}
 
 
 ACCUMULATING = ("sum", "prod", "mean")  # computed in the type of the result, the others in that of the array

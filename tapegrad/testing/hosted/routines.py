@@ -271,8 +271,9 @@ def _compute_type(*arrays):
     return _util.linalg_common_type(*arrays)[0]
 
 
-def _by_matrix(function, failure, *operands):
-    """`function` on each matrix of the batch; where NumPy raises, `failure` gives what a GPU would leave."""
+def _by_matrix(function, failure, shape, *operands):
+    """`function` on each matrix of the batch; where NumPy raises, `failure` gives what a GPU would leave.
+    `shape`: of one result."""
     batch = operands[0].shape[:-2]
     failed = False
     results = []
@@ -284,14 +285,10 @@ def _by_matrix(function, failure, *operands):
             failed = True
             results.append(failure(*matrices))
     _report(failed)
-    return results
-
-
-def _stacked(results, batch, shape, dtype):
-    """The results of `_by_matrix` as one array."""
+    dtype = operands[-1].dtype
     if not results:
-        return np.empty(batch + shape, dtype)
-    return np.asarray(results, dtype).reshape(batch + np.shape(results[0]))
+        return to_device(np.empty(batch + shape, dtype))
+    return to_device(np.asarray(results, dtype).reshape(batch + np.shape(results[0])))
 
 
 def _views(dtype, *arrays):
@@ -320,8 +317,7 @@ def _half_done_cholesky(a):
 def cholesky(a):
     _check(a)
     (x,) = _views(_compute_type(a), a)
-    results = _by_matrix(np.linalg.cholesky, _half_done_cholesky, x)
-    return finish(_stacked(results, a.shape[:-2], a.shape[-2:], x.dtype))
+    return _by_matrix(np.linalg.cholesky, _half_done_cholesky, a.shape[-2:], x)
 
 
 def _solve_operand(a, b):
@@ -340,16 +336,14 @@ def solve(a, b):
     _check(a, b)
     b = _solve_operand(a, b)
     x, y = _views(_compute_type(a, b), a, b)
-    results = _by_matrix(np.linalg.solve, _nan_like, x, y)
-    return finish(_stacked(results, a.shape[:-2], b.shape[a.ndim - 2 :], y.dtype))
+    return _by_matrix(np.linalg.solve, _nan_like, b.shape[a.ndim - 2 :], x, y)
 
 
 @routine(cupy.linalg)
 def inv(a):
     _check(a)
     (x,) = _views(_compute_type(a), a)
-    results = _by_matrix(np.linalg.inv, _nan_like, x)
-    return finish(_stacked(results, a.shape[:-2], a.shape[-2:], x.dtype))
+    return _by_matrix(np.linalg.inv, _nan_like, a.shape[-2:], x)
 
 
 def _as_complex(x):
@@ -399,8 +393,9 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
         raise ValueError("array must not contain infs or NaNs")
     dtype = a.dtype if a.dtype.char in "fd" else np.promote_types(a.dtype.char, "f")
     x, y = _views(dtype, a, b)
-    results = _by_matrix(lambda p, q: _triangular(p, q, trans, lower, unit_diagonal), _nan_like, x, y)
-    return finish(_stacked(results, a.shape[:-2], b.shape[a.ndim - 2 :], dtype))
+    return _by_matrix(
+        lambda p, q: _triangular(p, q, trans, lower, unit_diagonal), _nan_like, b.shape[a.ndim - 2 :], x, y
+    )
 
 
 @routine(cupyx.scipy.linalg)
