@@ -266,22 +266,23 @@ def primitive(
     layout: str = "own",
 ) -> Any:
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of
-    which the rules read only the shape; that of a linear operation is known.  `multi`: the number of outputs, if a tuple.  `infix`: Python's
-    operator for the same. `holomorphic`: on complex input the engine makes adjoints of the rules, which are
-    written as transposes; else they do so themselves. `aliases`: what the body gives may share memory with an
-    array that it gets, or be that array.  `batch`: see `Primitive`; that of NumPy's ufuncs, and of what has
-    the forward rule `same`, is known.  `layout`: see `implements`.
+    which the rules read only the shape; that of a linear operation is known. `multi`: the number of
+    outputs, if a tuple. `infix`: Python's operator for the same. `holomorphic`: on complex input the
+    engine makes adjoints of the rules, which are written as transposes; else they do so themselves.
+    `aliases`: what the body gives may share memory with an array that it gets, or be that array. `batch`:
+    see `Primitive`; that of NumPy's ufuncs, and of what has the forward rule `same`, is known. `layout`:
+    see `implements`.
 
     `scalar`: what the operation is in a kernel, for one number.  The name of an instruction (or (name, n),
     where it has the first n inputs only); or a function of the same parameters, written in NumPy's functions
     and operators (`numpy.where` for a choice), which gives the value, while the rules give the derivatives;
     or `ComposedScalar(function)`, of which the derivatives are those of what is written there.
 
-    `total`: it gives a result for all numbers, as elementwise and linear operations and moves do: it neither
-    raises nor warns of its own. `external`: it acts outside of the process, so that it is never left out, merged with
-    another or moved.  `rough`: kernels compute it less exactly than NumPy (a function of the settings, where
-    they decide).  `reduces`: it combines elements along axes: "add", "max", "min", or "products".
-    `known_as`: the name that errors and graphs show."""
+    `total`: it gives a result for all numbers, as elementwise and linear operations and moves do: it
+    neither raises nor warns of its own. `external`: it acts outside of the process, so that it is never
+    left out, merged with another or moved. `rough`: kernels compute it less exactly than NumPy (a
+    function of the settings, where they decide). `reduces`: it combines elements along axes: "add",
+    "max", "min", or "products". `known_as`: the name that errors and graphs show."""
 
     def declare(run: Any) -> Any:
         if run.__name__ in PRIMITIVES:

@@ -28,7 +28,8 @@ from .shaping import reshape
 
 OF_LAYOUT = (
     "shape ndim size iscomplexobj isrealobj result_type can_cast common_type tril_indices_from "
-    "triu_indices_from diag_indices_from min_scalar_type isscalar broadcast_shapes einsum_path isfortran".split()
+    "triu_indices_from diag_indices_from min_scalar_type isscalar broadcast_shapes einsum_path "
+    "isfortran".split()
 )
 OF_VALUES = (
     "nonzero flatnonzero argwhere array_repr array_str array2string indices format_float_positional "

@@ -393,9 +393,9 @@ def splitting(w):
 
 
 def choices_among_equals(a, w, project, d) -> tuple:
-    """(numbers that split equal values w of the matrix a, or None; the rotation of their vectors, or None; the
-    rotation that makes the tangent diagonal among them, or None), for vectors of dtype d. `project(tangent)` is
-    the tangent between the vectors, of which the Hermitian part counts."""
+    """(numbers that split equal values w of the matrix a; the rotation of their vectors, of dtype d; the
+    rotation that makes the tangent diagonal among them), with None for what is not needed. The Hermitian
+    part of `project(tangent)` is the tangent between the vectors."""
     taped, tangent = levels(a)
     if not (taped or tangent is not None) or not has_equal_values(w):
         return None, None, None
