@@ -428,8 +428,13 @@ def interpreter_text() -> str:
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     return f"""{declarations()}
 {"".join(functions)}
-define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
+define i64 @replay(ptr %block, ptr %arena) {{
 entry:
+  %rows = load ptr, ptr %block
+  %length_at = getelementptr i64, ptr %block, i64 1
+  %length = load i64, ptr %length_at
+  %table_at = getelementptr i64, ptr %block, i64 2
+  %table = load ptr, ptr %table_at
   {NO_EVENTS}
   {"".join([f"%{state} = alloca i64" + chr(10) + "  " for state in STATES])}store i64 0, ptr %events
   store i64 0, ptr %strictly
@@ -487,8 +492,9 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was no number or became
-    infinite, or 2 + the number of a guard that failed. None where it cannot be made."""
+    """`run(block, arena)` of addresses: 0, or 1 where a result was no number or became infinite, or 2 + the
+    number of a guard that failed. None where it cannot be made. A block is the address of its rows, their
+    length, and the address of its table."""
     if "run" not in STATE:
         STATE["run"] = build_interpreter()
     return STATE["run"]
@@ -502,9 +508,7 @@ def build_interpreter() -> Any:
     except (OSError, AttributeError):
         return None
     address = compile_text(interpreter_text(), "replay", math.inf)
-    return ctypes.CFUNCTYPE(
-        ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
-    )(address)
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
 
 
 @functools.cache
