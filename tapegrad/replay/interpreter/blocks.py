@@ -378,7 +378,8 @@ class InstructionBlock(RowWriter):
         """How the n-th value leaves: a text, and what it names."""
         numpys, _, _, dtype, _ = self.arena.shown[self.left[n]]
         (shape, steps, _), p = self.leaving[n], f"p{len(self.given) + n}"
-        dtype, own = F8 if dtype is None else dtype, dtype in (None, F8, C16)
+        dtype = F8 if dtype is None else dtype
+        own = dtype in (F8, C16)  # those of the views
         if steps is None and 0 not in shape:
             return "{0}(M.arena)", functools.partial(gathered, self.places_left[n], dtype)
         if numpys is None:
