@@ -6,7 +6,7 @@ from typing import Any
 
 from .._core.trees import AuxiliaryData, children, flattened, flattening_of, is_node, leaves, rebuilt
 
-PLAIN = {tuple: "({0})", list: "[{0}]"}
+PLAIN: dict[type, str] = {tuple: "({0})", list: "[{0}]"}
 
 
 def node_of(x: Any) -> tuple:
