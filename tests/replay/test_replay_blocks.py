@@ -596,7 +596,7 @@ def test_each_kind_of_line(row, shape):
 @pytest.mark.parametrize("bad", [False, True])
 def test_each_kind_of_line_that_begins_anywhere(row, bad):
     name, way, rng = row.split()[0], row.split()[-2], np.random.default_rng(0)
-    summed, lines, n = " sum " in row, 9, 6
+    summed, lines, n = " sum " in row, 9, 10
     block, pool = bare_block(*[rng.integers(0, 4, size=(20, n)) / 2 + 0.5 for _ in range(1 + len(way))])
     rows = [rng.permutation(20)[:lines] for _ in pool]
     places = [
