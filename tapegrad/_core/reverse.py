@@ -515,14 +515,19 @@ def is_tracked_zero(g: Any) -> Any:
 
 def has_nan(g: Any) -> bool:
     """Does a cotangent hold a nan? (False on a device, which would have to synchronise.)"""
-    g, _ = known(g)
+    if type(g) is not ndarray:
+        g, _ = known(g)
     if type(g) is ndarray:
         if g.ndim == 1 and g.size < 8:  # so few that a reduction costs more
             for x in g.tolist():
                 if x != x:
                     return True
             return False
-        s: Any = np.minimum.reduce(g, axis=None) if g.size else 0.0  # (a sum of squares might overflow)
+        if g.dtype.kind == "f":  # (squares are not negative, and this product warns of nothing)
+            v = g.ravel("K")
+            s: Any = np.vdot(v, v)
+        else:
+            s = np.minimum.reduce(g, axis=None) if g.size else 0.0
         found: bool = s != s
         return found
     return isinstance(g, (float, complex, np.generic)) and g != g

@@ -20,7 +20,7 @@ from .._core.float_errors import LOUD, warned
 from .._core.registry import load
 from .._core.reverse import CollectorPause, has_nan
 from .._core.scope import now, scope_block
-from .._core.trees import is_node, leaves, with_leaves
+from .._core.trees import leaves
 from .._dispatch.random import DRAW
 from .._transforms.arguments import overlapping
 from ..ops.linalg.factorizations import is_finite
@@ -46,6 +46,7 @@ from .program import HEARD, Program
 from .record.instructions import Guard, is_pure
 from .shared_factors import with_shared_factors
 from .signature import CallSignature, ReadEnvironment
+from .tree_text import builder
 
 EMITTER = "tapegrad.replay.emitted"
 
@@ -132,8 +133,7 @@ class CachedProgram:
         if program.state is not None and program.state.holds_objects:
             surroundings.walked = surroundings.environment.walk
         tree = program.tree
-        # leaves in a tuple, as (value, gradient)
-        self.several = type(tree) is tuple and not any([is_node(v) for v in tree])
+        self.built = builder(tree)
         # the outputs after these are of the state
         self.results = None if program.state is None else len(leaves(tree))
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
@@ -153,6 +153,7 @@ class CachedProgram:
         self.replays = self.failures = self.refusals = self.begun = 0
         self.deaf = False  # have replays heard of floating-point errors of which the function does not?
         self.refused = False  # are there none any more, for its values are often not finite?
+        self.writes = bool(program.written) or program.writes_arguments
         self.plainly = ""  # why the last call was run as it is
 
     def is_apart(self, values: list) -> bool:
@@ -226,10 +227,10 @@ class CachedProgram:
         """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or
         arrays share memory."""
         program = self.program
-        if not self.is_apart(values):
+        if self.writes and not self.is_apart(values):
             self.plainly = "what is written shares memory with an argument"
             return None
-        found = self.reading(self.computed, values)
+        found = self.reading(self.computed, values) if program.read else self.computed(values)
         if type(found) is not tuple:
             return found
         results, written = found
@@ -238,7 +239,7 @@ class CachedProgram:
         if program.state is not None:
             program.state.put(results)
             results = results[: self.results]
-        return tuple(results) if self.several else with_leaves(program.tree, iter(results))
+        return self.built(results)
 
     def reading(self, call: Callable, *args: Any) -> Any:
         """`call(*args)`, while no other thread writes the captured arrays back that it reads."""

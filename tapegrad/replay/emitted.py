@@ -50,7 +50,7 @@ from .costs import (
 from .instruction_table import END, InstructionTable
 from .interpreter.arena import Arena
 from .interpreter.blocks import InstructionBlock
-from .interpreter.instruction_kinds import InstructionKinds, block_ranges, has_own_function
+from .interpreter.instruction_kinds import InstructionKinds, block_ranges, has_own_function, is_exact
 from .interpreter.loop_rerolling import is_small, reroll_blocks
 from .interpreter.program_loops import is_all, program_loops
 from .program import HEARD, Program, guard_holds, setting_of
@@ -285,8 +285,9 @@ class EmittedProgram:
             self.arena.settle()
             head.append(f"M = {self.given(self.arena.take, 'M')}()")
             end.append(f"{self.given(self.arena.give_back, 'M')}(M)")
-        for block in self.made:
+        for n, block in enumerate(self.made):
             block.settle()
+            self.space["run"], self.space[f"B{n}"] = block.run, block.address
         if watched:
             first = body.index("try:") + 1
             inner = ["    " + line for line in body[first:]]
@@ -322,18 +323,24 @@ class EmittedProgram:
         block = InstructionBlock(
             self.arena, start, stop, self.outside, self.kinds, self.rolled[start], self.rolling
         )
+        number, names = len(self.made), [self.name[k] for k in block.given]
         self.made.append(block)
         self.inside += stop - start
-        call = f"{self.given(block, 'b')}({', '.join(['M', *[self.name[k] for k in block.given]])})"
-        self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
+        views = [f"p{n}" for n in range(len(names) + len(block.left))]
+        if views:
+            self.lines.append(f"{', '.join(views)}, = M.views[{number}]")
+        self.lines += [f"{p}[...] = {name}" for p, name in zip(views, names, strict=False)]
+        self.lines += [f"if not {self.given(is_exact, 'f')}({names[n]}): return None" for n in block.counts]
+        failed = self.given(block.failed, "f")
+        self.lines += [f"t0 = run(B{number}, M.address)", f"if t0: return {failed}(t0)"]
         for n in self.deaths[bisect.bisect_left(self.deaths, start) : bisect.bisect_left(self.deaths, stop)]:
             self.release(n)
-        for k, way in zip(block.left, block.giving, strict=True):
+        for k, (_, steps, _), (text, given) in zip(block.left, block.leaving, block.leave, strict=True):
             self.store(k)
-            if way is not None and way[1] is not None and way[1][1] == self.shown[k][2]:
+            if steps is not None and steps[1] == self.shown[k][2]:
                 self.fresh.add(k)
-        if block.left:
-            self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
+            text = text if given is None else text.format(self.given(given, "f"))
+            self.lines.append(f"{self.target(k)} = {text}")
 
     def group(self, n: int, i: Instruction) -> None:
         """One call, which is given memory for what it makes."""

@@ -117,12 +117,10 @@ class TransformForm:
         return tree_map(value_out, y) if self.method == "value" else y
 
     def __call__(self, args: tuple) -> Any:
-        if OPEN.depth or OPEN.inside is not None or any_variable(args) or watching():
+        if OPEN.depth or OPEN.inside is not None or watching() or self.eager is not None:
             return self.plain(args)
         if self.groups:
-            return self.together(args)
-        if self.eager is not None:
-            return self.plain(args)
+            return self.plain(args) if any_variable(args) else self.together(args)
         failed: Any = None
         for k, kept in enumerate(self.programs):
             values = kept.values(args)
@@ -142,6 +140,8 @@ class TransformForm:
                 self.programs = [kept, *[other for other in self.programs if other is not kept]]
             self.replays += 1
             return found
+        if any_variable(args):
+            return self.plain(args)
         if (
             self.owner.on_change == "raise"
             and type(failed) is not Departure

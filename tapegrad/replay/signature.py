@@ -1,7 +1,7 @@
 """What a recording holds for: the arguments of the call, and what the function read from its surroundings."""
 
 import pickle
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -23,17 +23,15 @@ from .._core.arrays import (
 )
 from .._core.scope import OPEN
 from .._core.trees import (
-    AuxiliaryData,
     Const,
     children,
     describe_tree,
-    flattened,
-    flattening_of,
     is_node,
     leaves,
 )
 from .._transforms.arguments import numpy_number
 from .record.recorder import WEAK, is_single
+from .tree_text import TreeText, node_of
 
 NUMBERS = (float, complex)
 READ = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
@@ -52,16 +50,7 @@ def is_input(x: Any, active: bool, numbers: bool) -> Any:
 
 def tree_of(x: Any) -> Any:
     """What two trees share that are alike."""
-    if not is_node(x):
-        return None
-    beside = (
-        tuple(x)
-        if isinstance(x, dict)
-        else None
-        if flattening_of(type(x)) is None
-        else AuxiliaryData(flattened(x)[1])
-    )
-    return type(x), beside, tuple([tree_of(c) for c in children(x)])
+    return (node_of(x), *[tree_of(c) for c in children(x)]) if is_node(x) else None
 
 
 class Leaf:
@@ -118,33 +107,30 @@ class CallSignature:
         counts = [n for n, a in enumerate(args) for _ in leaves(a)]
         # of each input the number of its argument
         self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]
-        self.single = all([t is None for t in self.trees])
         self.static = [
             x
             for (x, _), chosen in zip(pairs, self.chosen, strict=True)
             if not chosen and type(x) is not Const
         ]
 
-    def values(self, args: tuple) -> list | None:
-        """The inputs of a call, None if it is another kind of call."""
-        if len(args) != len(self.trees):
-            return None
-        if self.single:
-            flat: Any = args
-        else:
-            if tuple(map(tree_of, args)) != self.trees:
-                return None
-            flat = [x for a in args for x in leaves(a)]
-        found = []
-        for n, leaf in enumerate(self.leaves):
-            x = flat[n]
-            if not leaf.holds(x):
-                return None
-            if leaf.chosen:
-                found.append(
-                    numpy_number(x) if leaf.layout is None else x if leaf.packed else copy_with_layout(x)
-                )
-        return found
+        self.values = self.reader(args)
+
+    def reader(self, args: tuple) -> Callable:
+        """Return ``values(args)``: the inputs of a call, None if it is another kind of call."""
+        text, found = TreeText(), []
+        names = text.take("args", args)
+        for x, leaf in zip(names, self.leaves, strict=True):
+            alike = f"{text.given(leaf)}.holds({x})"
+            if leaf.layout is not None:
+                kind, shape, strides, dtype = [text.given(v) for v in (leaf.kind, *leaf.layout)]
+                alike = f"type({x}) is {kind} and {x}.shape == {shape} and {x}.strides == {strides}"
+                alike += f" and {x}.dtype == {dtype}"
+            text.lines.append(f"if not ({alike}): return None")
+            if leaf.chosen and (leaf.layout is None or not leaf.packed):
+                x = f"{text.given(numpy_number if leaf.layout is None else copy_with_layout)}({x})"
+            found += [x] * leaf.chosen
+        text.lines.append(f"return [{', '.join(found)}]")
+        return text.function("args")
 
     def difference(self, args: tuple) -> str:
         """How a call differs from that which was recorded."""

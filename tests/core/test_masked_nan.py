@@ -9,6 +9,7 @@ import scipy.linalg
 import scipy.sparse
 
 import tapegrad as tg
+from tapegrad._core.reverse import has_nan
 
 W = np.array([0.7, -0.4, 0.9])
 BAD = np.array([False, True, False, False, True, False, True])
@@ -339,3 +340,16 @@ def test_infinite_slopes_of_what_is_no_root_of_squares():
             assert not np.isfinite(tg.grad(f)(zeros)).any()
     assert (tg.grad(lambda x: np.sqrt(x).sum() + np.sqrt(((x - x[::-1]) ** 2).sum()))(zeros) == np.inf).all()
     np.testing.assert_array_equal(tg.grad(lambda x: np.sqrt(x[0] ** 2 + x[1]))(zeros), [0, np.inf])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble, np.complex128])
+def test_a_nan_is_found_in_any_layout_and_nothing_else(dtype):
+    """Sums of squares that overflow or vanish are no nan, and warn of nothing."""
+    x = np.array([[np.finfo(dtype).max, np.inf, -np.inf, 0.0, np.finfo(dtype).tiny] * 3] * 4, dtype)
+    for v in (x, x.T, x[::2, ::-3], x[1], np.asfortranarray(x), x[:0], x[0, 0], x[:, 1:3]):
+        with np.errstate(all="raise"):
+            assert not has_nan(v)
+        if np.size(v):
+            bad = np.array(v, order="K")
+            bad.flat[-1] = np.nan
+            assert has_nan(bad) and has_nan(bad[..., ::-1] if bad.ndim else bad)

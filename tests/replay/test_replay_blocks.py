@@ -586,7 +586,7 @@ def test_each_kind_of_line(row, shape):
             )
         if name not in OF_ROWS:
             made = (old[..., 0] + made.sum(-1))[..., None] if " sum " in row else old + made
-        found = block.run(*block.before, memory.address)
+        found = block.run(block.address, memory.address)
         np.testing.assert_allclose(memory.arena[places[0]], np.broadcast_to(made, shape), WITHIN.get(name, 0))
         # an infinite result of an infinite operand is right
         assert found == bool((name in CHECKED or name in PAIRED) and np.isnan(made).any()), (found, made)
@@ -596,7 +596,7 @@ def test_each_kind_of_line(row, shape):
 @pytest.mark.parametrize("bad", [False, True])
 def test_each_kind_of_line_that_begins_anywhere(row, bad):
     name, way, rng = row.split()[0], row.split()[-2], np.random.default_rng(0)
-    summed, lines, n = " sum " in row, 9, 6
+    summed, lines, n = " sum " in row, 9, 10
     block, pool = bare_block(*[rng.integers(0, 4, size=(20, n)) / 2 + 0.5 for _ in range(1 + len(way))])
     rows = [rng.permutation(20)[:lines] for _ in pool]
     places = [
@@ -614,7 +614,7 @@ def test_each_kind_of_line_that_begins_anywhere(row, bad):
     block.arena.settle()
     block.settle()
     assert block.code[0] == NUMBER[row]
-    answer = block.run(*block.before, memory.address)
+    answer = block.run(block.address, memory.address)
     np.testing.assert_allclose(memory.arena[to], made, 1e-15)
     assert answer == bool(bad and name in CHECKED)
 
@@ -623,7 +623,7 @@ def run_of(block):
     memory = _arena.ArenaMemory(block.arena)
     block.arena.settle()
     block.settle()
-    return memory.arena, block.run(*block.before, memory.address)
+    return memory.arena, block.run(block.address, memory.address)
 
 
 # --- what others do: NumPy's loops, BLAS ---
@@ -772,7 +772,7 @@ def test_products_by_blas(monkeypatch, one, other):
             memory.arena[shown(places)[0].flat[0]] = np.inf if bad else a.flat[0]
             block.arena.settle()
             block.settle()
-            assert block.run(*block.before, memory.address) == bad
+            assert block.run(block.address, memory.address) == bad
             if not bad:
                 np.testing.assert_allclose(memory.arena[to], a @ b, 1e-13, 1e-13)
 

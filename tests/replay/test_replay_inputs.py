@@ -5,6 +5,7 @@ import array
 import collections
 import concurrent.futures
 import ctypes
+import dataclasses
 import itertools
 import math
 import random
@@ -779,3 +780,49 @@ def test_a_ninth_shape_in_turn_warns_once():
     for n in range(1, 10):
         p.grad(np.ones(n))
     assert (form.recordings, form.replays) == (before[0], before[1] + 8)
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+@dataclasses.dataclass
+class Box:
+    held: object
+    others: list
+
+
+def leaves_of(tree):
+    return tg.tree.flatten(tree)[0]
+
+
+def random_tree(rng, leaf, depth=3):
+    """A tree of nodes of all kinds."""
+    if depth == 0 or rng.random() < 0.2:
+        return leaf()
+    members = [random_tree(rng, leaf, depth - 1) for _ in range(rng.integers(1, 4))]
+    kind = rng.integers(0, 5)
+    if kind == 0:
+        return {f"k{n}": m for n, m in enumerate(members)}
+    if kind == 1:
+        return Pair(members[0], tuple(members[1:]))
+    return Box(members[0], members[1:]) if kind == 2 else (tuple if kind == 3 else list)(members)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_trees_are_taken_apart_and_put_together(seed):
+    """Nodes of all kinds, arrays that are laid out in other ways, and the same members in another order."""
+    rng = np.random.default_rng(seed)
+    tree = {"x": rng.normal(size=(2, 3)), "tree": random_tree(rng, lambda: rng.normal(size=(2, 3)))}
+    f = lambda t: sum((n + 1) * (np.sin(v) * t["x"]).sum() for n, v in enumerate(leaves_of(t["tree"])))
+    p = tg.prepare(f, tree)
+    turned = tg.tree.map(np.asfortranarray, tree)
+    other = {"tree": tree["tree"], "x": 2 * tree["x"]}
+    for t in (tree, tree, tg.tree.map(lambda v: v + 1, tree), turned, other, tree, turned, other):
+        value, found = p.value_and_grad(t)
+        assert np.isclose(value, f(t), rtol=1e-13)
+        want = tg.grad(f)(t)
+        assert repr(tg.tree.map(np.shape, found)) == repr(tg.tree.map(np.shape, want))
+        assert all(map(np.allclose, leaves_of(found), leaves_of(want)))
+    with pytest.raises(TypeError):
+        p.value_and_grad({**tree, "x": "text"})
+    assert p.forms["value_and_grad"].recordings == 3

@@ -88,6 +88,7 @@ class Arena:
         self.loops: list = []
         self.dying: list = []  # (last instruction that reads a value, the value)
         self.pool: list = []
+        self.views: list = []  # of each block what shows the values that it takes and gives
 
     def take(self) -> "ArenaMemory":
         try:
@@ -358,24 +359,11 @@ class ArenaMemory:
         room = np.zeros(arena.size + CACHE_LINE_ELEMENTS)
         skipped = -room.ctypes.data // INDEX_BYTES % CACHE_LINE_ELEMENTS
         self.arena = room[skipped : skipped + arena.size]
-        self.views: dict = {}
         for at, v in arena.constants:
             for k, part in components(v):
                 self.arena[at + k] = part
         self.address = self.arena.ctypes.data
-
-    def of(self, block: Any) -> tuple:
-        """Where the block finds what it is given, and leaves what it gives."""
-        found = self.views.get(block)
-        if found is None:
-            found = self.views[block] = (
-                [arena_view(self.arena, *way) for way in block.taking],
-                [
-                    (*way, seen and arena_view(self.arena, *seen))
-                    for way, seen in zip(block.ways, block.giving, strict=True)
-                ],
-            )
-        return found
+        self.views = [[arena_view(self.arena, *way) for way in ways] for ways in arena.views]
 
 
 def arena_view(arena: np.ndarray, shape: tuple, steps: tuple | None, width: int) -> Any:

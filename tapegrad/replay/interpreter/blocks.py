@@ -4,6 +4,7 @@ Each value lies at places of an arena, which an array of integers of its shape a
 is made by running the operation on these integers.  A write goes to new places if anybody reads the old ones
 afterwards."""
 
+import functools
 import itertools
 import math
 from typing import Any
@@ -15,8 +16,8 @@ from ..._core.primitive import ADD_AT, ASSIGN, READ
 from ...ops.indexing.regions import PARTS, region
 from ..costs import PAIRED_ELEMENTS
 from ..record.instructions import LAID, PART, Instruction
-from .arena import Arena, ArenaMemory
-from .instruction_kinds import InstructionKinds, is_exact
+from .arena import Arena
+from .instruction_kinds import InstructionKinds
 from .machine_code import EVENTS, PAIRED, interpreter, row_of
 from .program_loops import RecordedLoop, is_all
 from .row_writer import RowWriter
@@ -31,8 +32,8 @@ class InstructionBlock(RowWriter):
     """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `outside`: of each
     value whether it is read outside of blocks; `listing`: are loops to be compiled?
 
-    `given` and `leaving_value`: the values that it takes and gives; `loops`: their rows; `refused`: why
-    instructions that repeat are none."""
+    `given` and `left`: the values that it takes and gives; `loops`: their rows; `refused`: why instructions
+    that repeat are none."""
 
     def __init__(
         self,
@@ -81,11 +82,16 @@ class InstructionBlock(RowWriter):
         self.straight(start, stop)
         self.hear(0)
         self.left = [k for k in table.made[begin:stop].tolist() if outside[k]]
-        self.ways = [self.leaving(k) for k in self.left]
-        self.giving = [
-            None if number else (arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k))
-            for k, (number, _, _) in zip(self.left, self.ways, strict=True)
+        places = [arena.at[k] for k in self.left]
+        self.places_left = [
+            np.stack(self.pair_of(at, "c"), -1) if arena.width(k) > 1 else at
+            for k, at in zip(self.left, places, strict=True)
         ]
+        self.leaving = [
+            (at.shape, arena.view_of(at), arena.width(k)) for k, at in zip(self.left, places, strict=True)
+        ]
+        self.leave = [self.leaving_text(n) for n in range(len(self.left))]
+        arena.views.append((*self.taking, *self.leaving))
 
     def judged(self, how: str, events: int = 0) -> None:
         """How results are judged from here on."""
@@ -364,28 +370,26 @@ class InstructionBlock(RowWriter):
             [part if type(part) is np.ndarray else part.code.ravel() for part in self.parts]
         )
         self.run, indexed = interpreter(), self.arena.indexed
-        self.before = self.code.ctypes.data, len(self.code), indexed.ctypes.data
+        self.parameters = np.array([self.code.ctypes.data, len(self.code), indexed.ctypes.data])
+        self.address = self.parameters.ctypes.data
         self.rows = self.parts = self.loops = []
 
-    def leaving(self, k: int) -> tuple:
-        """How a value leaves: (is it a number?, its dtype, its places)."""
-        numpys, _, _, dtype, _ = self.arena.shown[k]
-        at = self.arena.at[k]
-        at = np.stack(self.pair_of(at, "c"), -1) if self.arena.width(k) > 1 else at
-        return numpys is None, F8 if dtype is None else dtype, at
+    def leaving_text(self, n: int) -> tuple:
+        """How the n-th value leaves: a text, and what it names."""
+        numpys, _, _, dtype, _ = self.arena.shown[self.left[n]]
+        (shape, steps, _), p = self.leaving[n], f"p{len(self.given) + n}"
+        dtype = F8 if dtype is None else dtype
+        own = dtype in (F8, C16)  # those of the views
+        if steps is None and 0 not in shape:
+            return "{0}(M.arena)", functools.partial(gathered, self.places_left[n], dtype)
+        if numpys is None:
+            return (f"{p}[()]", None) if own else (f"{{0}}({p}[()])", dtype.type)
+        order = "C" if steps is not None and steps[1][-1:] > (8,) else "K"
+        return (f"{p}.copy('{order}')", None) if own else (f"{p}.astype({{0}}, '{order}')", dtype)
 
-    def __call__(self, memory: "ArenaMemory", *given: Any) -> Any:
-        """The values left, or the guard that failed; None where a result was not finite."""
-        places, ways = memory.of(self)
-        for n, v in enumerate(given):
-            places[n][...] = v
-        for n in self.counts:
-            if not is_exact(given[n]):
-                return None
-        answer = self.run(*self.before, memory.address)
-        if answer:
-            return None if answer == 1 else self.guards[answer - 2]
-        return tuple([leaving_value(memory.arena, *way) for way in ways])
+    def failed(self, answer: int) -> Any:
+        """The guard that failed; None where a result was not finite."""
+        return None if answer == 1 else self.guards[answer - 2]
 
 
 def last_written(to: Any, source: Any) -> tuple:
@@ -396,9 +400,7 @@ def last_written(to: Any, source: Any) -> tuple:
     return places, np.broadcast_to(source, to.shape).ravel()[::-1][at]
 
 
-def leaving_value(arena: np.ndarray, number: bool, dtype: Any, at: Any, view: Any) -> Any:
-    if view is not None:
-        v = view.copy(order="K" if view.strides[-1:] <= (8,) else "C")
-    else:
-        v = arena[at].view(C16)[..., 0] if dtype == C16 else arena[at]
-    return dtype.type(v) if number else v if v.dtype == dtype else v.astype(dtype)
+def gathered(at: np.ndarray, dtype: Any, arena: np.ndarray) -> np.ndarray:
+    """The values at places that no view shows."""
+    v = arena[at].view(C16)[..., 0] if dtype == C16 else arena[at]
+    return v if v.dtype == dtype else v.astype(dtype)

@@ -14,7 +14,18 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from .strided_rows import EXPONENT, INFINITE, NO_NUMBER, PARAMETERS, SIZE, field
+from .strided_rows import (
+    BITS,
+    EXPONENT,
+    INFINITE,
+    NO_NUMBER,
+    PARAMETERS,
+    SIZE,
+    WIDE,
+    WIDE_ELEMENTS,
+    field,
+    many,
+)
 
 BLAS = {
     "dgemm": "blas",
@@ -127,13 +138,11 @@ def blas() -> dict:
     return {name: address_of(found[name], name_of(found[name])) for name, found in capsules.items()}
 
 
-CHECKED_AT_ONCE = 16
-WIDE, WIDE_BITS = f"<{CHECKED_AT_ONCE} x double>", f"<{CHECKED_AT_ONCE} x i64>"
-SIZES = f"<{', '.join([f'i64 {SIZE}'] * CHECKED_AT_ONCE)}>"
+WIDE_BITS, SIZES = BITS[WIDE], many(SIZE, WIDE_ELEMENTS)
 FINITE = f"""
 define internal i64 @finite(ptr %d, i64 %n) {{
 entry:
-  %whole = and i64 %n, {-CHECKED_AT_ONCE}
+  %whole = and i64 %n, {-WIDE_ELEMENTS}
   %some = icmp sgt i64 %whole, 0
   br i1 %some, label %vector, label %rest
 vector:
@@ -143,13 +152,13 @@ vector:
   %x = load {WIDE}, ptr %p, align 8
   %bits = bitcast {WIDE} %x to {WIDE_BITS}
   %sizes = and {WIDE_BITS} %bits, {SIZES}
-  %top1 = call {WIDE_BITS} @llvm.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS} %top, {WIDE_BITS} %sizes)
-  %i1 = add i64 %i, {CHECKED_AT_ONCE}
+  %top1 = call {WIDE_BITS} @llvm.smax.v{WIDE_ELEMENTS}i64({WIDE_BITS} %top, {WIDE_BITS} %sizes)
+  %i1 = add i64 %i, {WIDE_ELEMENTS}
   %on = icmp slt i64 %i1, %whole
   br i1 %on, label %vector, label %rest
 rest:
   %lanes = phi {WIDE_BITS} [ zeroinitializer, %entry ], [ %top1, %vector ]
-  %total = call i64 @llvm.vector.reduce.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS} %lanes)
+  %total = call i64 @llvm.vector.reduce.smax.v{WIDE_ELEMENTS}i64({WIDE_BITS} %lanes)
   %few = icmp slt i64 %whole, %n
   br i1 %few, label %scalar, label %end
 scalar:

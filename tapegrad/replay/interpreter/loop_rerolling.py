@@ -231,7 +231,7 @@ def reroll_blocks(arena: Any, blocks: list, tolerant: bool) -> tuple:
                 refused[str(error)] = refused.get(str(error), 0) + 1
                 (code, table), (_, then) = [sample.listed.settle() for sample in rows.samples[:2]]
                 note_read(read, code, table, then - table, rows.trips)
-        for _, _, at in block.ways:
+        for at in block.places_left:
             read[at] = True
     found = [rows for block in blocks for rows in block.loops if rows.compiled is not None]
     for rows in found:

@@ -21,8 +21,6 @@ from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
 from .foreign_calls import (
-    CHECKED_AT_ONCE,
-    WIDE_BITS,
     BlasCall,
     IndexedLine,
     LapackCall,
@@ -31,6 +29,7 @@ from .foreign_calls import (
     blas,
 )
 from .strided_rows import (
+    BITS,
     FAILED,
     FIELDS,
     INFINITE,
@@ -38,6 +37,8 @@ from .strided_rows import (
     NO_NUMBER,
     SIZE,
     VECTOR_ELEMENTS,
+    WIDE,
+    WIDE_ELEMENTS,
     RowFunction,
     class_of_size,
     field,
@@ -111,7 +112,9 @@ OWN_FUNCTION = """%t = call double @own_{name}(double %x)
   %w = and i1 %u, %v
   %r = select i1 %w, double %q, double %t"""
 IN_LINES |= {
-    f"{name} {way}": RowFunction(name, OWN_FUNCTION.format(name=name), way, False, True)
+    f"{name} {way}": RowFunction(
+        name, OWN_FUNCTION.format(name=name), way, False, True, ends="wvs" if way == "1" else "vs"
+    )
     for name in LIBM
     for way in WAYS[1]
 }
@@ -347,15 +350,14 @@ tail:
 
 def own_function(name: str) -> str:
     """A function of several numbers, and of one."""
-    b = Builder(VECTOR_ELEMENTS, 64)
-    y = elementary.emit_function(b, name, "%x")
-    body = "\n".join(b.lines)
+    text = ""
+    for n, kind in ((VECTOR_ELEMENTS, MANY), (WIDE_ELEMENTS, WIDE)):
+        b = Builder(n, 64)
+        y = elementary.emit_function(b, name, "%x")
+        body = "\n".join(b.lines)
+        text += f"define internal {kind} @own_{name}_of_{n}({kind} %x) {{\n{body}\n  ret {kind} {y}\n}}\n"
     return f"""
-define internal {MANY} @own_{name}_of_{VECTOR_ELEMENTS}({MANY} %x) {{
-{body}
-  ret {MANY} {y}
-}}
-define internal double @own_{name}(double %x) {{
+{text}define internal double @own_{name}(double %x) {{
   %some = insertelement {MANY} zeroinitializer, double %x, i64 0
   %all = call {MANY} @own_{name}_of_{VECTOR_ELEMENTS}({MANY} %some)
   %one = extractelement {MANY} %all, i64 0
@@ -375,15 +377,15 @@ def declared_intrinsics(n: int) -> list:
 def declarations() -> str:
     """What the functions call."""
     found = [f"declare double @{name}(double)" for name in LIBM]
-    for width in (1, VECTOR_ELEMENTS):
+    for width in (1, VECTOR_ELEMENTS, WIDE_ELEMENTS):
         found += declared_intrinsics(width)
     found.append("declare i64 @llvm.smin.i64(i64, i64)")
     many = f"<{VECTOR_ELEMENTS} x i64>"
     largest = f"""declare i64 @llvm.vector.reduce.smax.v{VECTOR_ELEMENTS}i64({many})
 declare {many} @llvm.smax.v{VECTOR_ELEMENTS}i64({many}, {many})
 declare i64 @llvm.smax.i64(i64, i64)"""
-    largest_of_wide = f"""declare i64 @llvm.vector.reduce.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS})
-declare {WIDE_BITS} @llvm.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS}, {WIDE_BITS})"""
+    largest_of_wide = f"""declare i64 @llvm.vector.reduce.smax.v{WIDE_ELEMENTS}i64({BITS[WIDE]})
+declare {BITS[WIDE]} @llvm.smax.v{WIDE_ELEMENTS}i64({BITS[WIDE]}, {BITS[WIDE]})"""
     return "\n".join([*found, largest, largest_of_wide, STATUS])
 
 
@@ -428,8 +430,13 @@ def interpreter_text() -> str:
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     return f"""{declarations()}
 {"".join(functions)}
-define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
+define i64 @replay(ptr %block, ptr %arena) {{
 entry:
+  %rows = load ptr, ptr %block
+  %length_at = getelementptr i64, ptr %block, i64 1
+  %length = load i64, ptr %length_at
+  %table_at = getelementptr i64, ptr %block, i64 2
+  %table = load ptr, ptr %table_at
   {NO_EVENTS}
   {"".join([f"%{state} = alloca i64" + chr(10) + "  " for state in STATES])}store i64 0, ptr %events
   store i64 0, ptr %strictly
@@ -487,8 +494,9 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was no number or became
-    infinite, or 2 + the number of a guard that failed. None where it cannot be made."""
+    """`run(block, arena)` of addresses: 0, or 1 where a result was no number or became infinite, or 2 + the
+    number of a guard that failed. None where it cannot be made. A block is the address of its rows, their
+    length, and the address of its table."""
     if "run" not in STATE:
         STATE["run"] = build_interpreter()
     return STATE["run"]
@@ -502,9 +510,7 @@ def build_interpreter() -> Any:
     except (OSError, AttributeError):
         return None
     address = compile_text(interpreter_text(), "replay", math.inf)
-    return ctypes.CFUNCTYPE(
-        ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
-    )(address)
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
 
 
 @functools.cache

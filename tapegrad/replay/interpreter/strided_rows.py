@@ -9,9 +9,11 @@ lines, and the steps between them; how many of these, and the steps between."""
 import re
 
 VECTOR_ELEMENTS = 4  # elements that are done at once
-MANY = f"<{VECTOR_ELEMENTS} x double>"
+WIDE_ELEMENTS = 16  # elements of a function that are done at once: it waits for each of its operations
+MANY, WIDE = [f"<{n} x double>" for n in (VECTOR_ELEMENTS, WIDE_ELEMENTS)]
 EXPONENT, SIZE = 0x7FF << 52, (1 << 63) - 1  # the bits of an infinite number, and all but the sign
-BITS = {MANY: f"<{VECTOR_ELEMENTS} x i64>", "double": "i64"}
+BITS = {MANY: f"<{VECTOR_ELEMENTS} x i64>", WIDE: f"<{WIDE_ELEMENTS} x i64>", "double": "i64"}
+ENDS = {"s": (1, "double"), "v": (VECTOR_ELEMENTS, MANY), "w": (WIDE_ELEMENTS, WIDE)}
 WORD = re.compile(r"%(old|[rxyzpqtuvw])\b")  # of the text of an operation
 FIELDS = "dabc"  # the result, and the operands x, y, z
 # The answer of a row: of results, and what else ends the run; of a guard.
@@ -19,8 +21,8 @@ NO_NUMBER, INFINITE, FAILED = 1, 2, 4
 PARAMETERS = "ptr %row, ptr %arena, i64 %n"
 
 
-def many(v: int) -> str:
-    return f"<{', '.join([f'i64 {v}'] * VECTOR_ELEMENTS)}>"
+def many(v: int, n: int = VECTOR_ELEMENTS) -> str:
+    return f"<{', '.join([f'i64 {v}'] * n)}>"
 
 
 def class_of_size(size: str, to: str) -> str:
@@ -59,9 +61,20 @@ def sum_code(whole: str, rest: str, into: str) -> str:
 class RowFunction:
     """The function of such rows, by its text: `body` makes %r of %x, %y, %z and of %old, what was there;
     `way` says of each operand whether it goes on (1) or stays (0).  `summed`: the result stays.  If `checked`,
-    it gives bits of `NO_NUMBER` and `INFINITE` for such results."""
+    it gives bits of `NO_NUMBER` and `INFINITE` for such results. `ends`: how many elements are done at
+    once, by `ENDS`."""
 
-    def __init__(self, name: str, body: str, way: str, summed: bool, checked: bool, tabled: bool = False):
+    def __init__(
+        self,
+        name: str,
+        body: str,
+        way: str,
+        summed: bool,
+        checked: bool,
+        tabled: bool = False,
+        ends: str = "vs",
+    ):
+        self.ends = ends
         self.operation, self.body, self.summed, self.checked, self.tabled = (
             name,
             body,
@@ -74,8 +87,8 @@ class RowFunction:
         self.used = ["d", *[f for _, f, _ in self.operands]]
 
     def step(self, end: str, at: str) -> str:
-        """What is done to the elements at `at`: several (`end` is v), or one (s)."""
-        kind, one = (MANY, "all") if end == "v" else ("double", "one")
+        """What is done to the elements at `at`: several, or one (`end` is s)."""
+        (n, kind), one = ENDS[end], "one" if end == "s" else "all"
         text, names = "", {}
         for x, f, on in self.operands:
             names[x] = x + (end if on else one)
@@ -87,7 +100,7 @@ class RowFunction:
             text += f"{room} = getelementptr double, ptr %dp, i64 {at}\n  "
         if "%old" in self.body:
             text += f"%old{end} = load {kind}, ptr {room}, align 8\n  "
-        body = vector_text(self.body) if end == "v" else self.body
+        body = vector_text(self.body, n) if n > 1 else self.body
         text += WORD.sub(lambda m: f"%{names.get(m[1], m[1] + end)}", body)
         text += f"\n  store {kind} %r{end}, ptr {room}, align 8\n  "
         return text + ("" if self.summed else self.noted(f"r{end}", end, kind))
@@ -96,8 +109,8 @@ class RowFunction:
         """(By the bits: arithmetic with what is not finite would be noted by the processor.)"""
         if not self.checked:
             return ""
-        bits, size = ("i64", SIZE) if end == "s" else (BITS[kind], many(SIZE))
-        largest = "llvm.smax.i64" if end == "s" else f"llvm.smax.v{VECTOR_ELEMENTS}i64"
+        bits, n = BITS[kind], ENDS[end][0]
+        size, largest = (SIZE, "llvm.smax.i64") if n == 1 else (many(SIZE, n), f"llvm.smax.v{n}i64")
         return f"""%bits{r} = bitcast {kind} %{r} to {bits}
   %size{r} = and {bits} %bits{r}, {size}
   %top{r} = load {bits}, ptr %top{end}
@@ -139,38 +152,24 @@ class RowFunction:
         outer = [f"%{f}u = mul i64 %k, %u{f}\n  %{f}3 = add i64 %{f}, %{f}u\n  " for f in self.used]
         if self.tabled:  # (one level of lines)
             steps, outer = [], []
+        rooms = [
+            f"%top{end} = alloca {BITS[kind]}\n  store {BITS[kind]} {zero}, ptr %top{end}\n  "
+            for end, (_, kind), zero in self.each_end()
+        ]
+        bounds = [f"%bound{end} = and i64 %n, {-n}\n  " for end, (n, _), _ in self.each_end()]
         return f"""
 define internal i64 @{self.name}({PARAMETERS}{", ptr %table" * self.tabled}) {{
 entry:
-  %topv = alloca {BITS[MANY]}
-  %tops = alloca i64
-  %sumv = alloca {MANY}
+  {"".join(rooms)}%sumv = alloca {MANY}
   %sums = alloca double
-  store {BITS[MANY]} zeroinitializer, ptr %topv
-  store i64 0, ptr %tops
-  {field(6, "m")}{field(11, "l")}{"".join(starts)}{"".join(steps)}%whole = and i64 %n, {-VECTOR_ELEMENTS}
-  %some = icmp sgt i64 %whole, 0
-  %few = icmp slt i64 %whole, %n
-  br label %third
+  {field(6, "m")}{field(11, "l")}{"".join(starts)}{"".join(steps)}{"".join(bounds)}br label %third
 third:
   %k = phi i64 [ 0, %entry ], [ %k1, %third_end ]
   {"".join(outer)}br label %second
 second:
   %j = phi i64 [ 0, %third ], [ %j1, %second_end ]
-  {self.line()}br i1 %some, label %vector, label %rest
-vector:
-  %i = phi i64 [ 0, %second ], [ %i1, %vector ]
-  {self.step("v", "%i")}%i1 = add i64 %i, {VECTOR_ELEMENTS}
-  %on = icmp slt i64 %i1, %whole
-  br i1 %on, label %vector, label %rest
-rest:
-  br i1 %few, label %scalar, label %second_end
-scalar:
-  %h = phi i64 [ %whole, %rest ], [ %h1, %scalar ]
-  {self.step("s", "%h")}%h1 = add i64 %h, 1
-  %further = icmp slt i64 %h1, %n
-  br i1 %further, label %scalar, label %second_end
-second_end:
+  {self.line()}br label %head{self.ends[0]}
+{self.loops()}second_end:
   {self.end_of_line()}%j1 = add i64 %j, 1
   %again = icmp slt i64 %j1, %m
   br i1 %again, label %second, label %third_end
@@ -179,11 +178,41 @@ third_end:
   %anew = icmp slt i64 %k1, %l
   br i1 %anew, label %third, label %end
 end:
-  %top_many = load {BITS[MANY]}, ptr %topv
-  %top_one = load i64, ptr %tops
-  %top_met = call i64 @llvm.vector.reduce.smax.v{VECTOR_ELEMENTS}i64({BITS[MANY]} %top_many)
-  %top = call i64 @llvm.smax.i64(i64 %top_met, i64 %top_one)
-  {class_of_size("top", "answer")}
+  {self.top()}{class_of_size("top", "answer")}
   ret i64 %answer
 }}
 """
+
+    def each_end(self) -> list:
+        return [(end, ENDS[end], "0" if end == "s" else "zeroinitializer") for end in self.ends]
+
+    def loops(self) -> str:
+        """A loop for each number of elements that are done at once, from where the one before it ends."""
+        text, begin = "", "0"
+        following = [*[f"head{end}" for end in self.ends[1:]], "second_end"]
+        for (end, (n, _), _), then in zip(self.each_end(), following, strict=True):
+            text += f"""head{end}:
+  %some{end} = icmp slt i64 {begin}, %bound{end}
+  br i1 %some{end}, label %loop{end}, label %{then}
+loop{end}:
+  %i{end} = phi i64 [ {begin}, %head{end} ], [ %next{end}, %loop{end} ]
+  {self.step(end, f"%i{end}")}%next{end} = add i64 %i{end}, {n}
+  %on{end} = icmp slt i64 %next{end}, %bound{end}
+  br i1 %on{end}, label %loop{end}, label %{then}
+"""
+            begin = f"%bound{end}"
+        return text
+
+    def top(self) -> str:
+        """The largest size of a result."""
+        text, last = "", "0"
+        for end, (n, kind), _ in self.each_end():
+            bits = BITS[kind]
+            text += f"%met{end} = load {bits}, ptr %top{end}\n  "
+            met = f"%met{end}"
+            if n > 1:
+                text += f"%one{end} = call i64 @llvm.vector.reduce.smax.v{n}i64({bits} {met})\n  "
+                met = f"%one{end}"
+            text += f"%most{end} = call i64 @llvm.smax.i64(i64 {last}, i64 {met})\n  "
+            last = f"%most{end}"
+        return text + f"%top = add i64 {last}, 0\n  "
