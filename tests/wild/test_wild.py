@@ -35,6 +35,7 @@ KINDS = (
     "eleventh",
     "twelfth",
     "thirteenth",
+    "fourteenth",
 )
 PROGRAMS = sorted(
     [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)
