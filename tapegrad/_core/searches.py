@@ -112,6 +112,27 @@ def note_comparison(sides: AnyTuple, frame: Any) -> None:
             return
 
 
+class EqualSides:
+    """A place where a followed value was equal to a number without derivative, as to the key of a memo."""
+
+    __slots__ = ("place",)
+    found, over = None, True
+
+    def __init__(self, frame: Any) -> None:
+        self.place = frame.f_code.co_filename, frame.f_lineno
+
+
+def note_equality(sides: AnyTuple, frame: Any) -> None:
+    """Two sides are compared for equality, in the `frame`."""
+    a, b = sides = [shown(side) for side in sides]
+    traces = [side._trace if isinstance(side, Variable) else None for side in sides]
+    if (trace := traces[0] or traces[1]) is None or None not in traces:
+        return
+    a, b = [known(side)[0] for side in sides]
+    if isinstance(a, HOST_NUMBERS) and isinstance(b, HOST_NUMBERS) and np.size(a) and np.array_equal(a, b):
+        trace.searches[id(frame.f_code) + frame.f_lasti] = EqualSides(frame)
+
+
 def shown(x: Any) -> Any:
     """x where its values are hidden: what is under it."""
     layout_of(x)  # (this reads a view)
@@ -158,21 +179,30 @@ def shape_size(x: Any) -> int:
     return math.prod(getattr(layout_of(x), "shape", ()))
 
 
-def tell_searches(trace: Any, size_of: AnyFunction) -> None:
+def tell_searches(trace: Any, size_of: AnyFunction, connected: bool = True) -> None:
     """Warn of the searches that this trace has met, each at its place.  `size_of` gives the size of a
-    derivative that is kept as seeds."""
+    derivative that is kept as seeds.  `connected`: does a result depend on what the trace follows?"""
     for search in trace.searches.values():
-        if search.found is None:
-            continue
-        before, first, now, last = search.found
-        first, last = [size_of(d) if type(d) is list else d for d in (first, last)]
-        if last > 0 and last >= first * (now / before) ** SHRINKING_POWER:
-            file, line = search.place
-            warnings.warn_explicit(
-                SEARCH_TEXT, NonDifferentiableWarning, file, line, registry=TOLD.setdefault(file, {})
-            )
+        if type(search) is EqualSides:
+            if not connected:
+                warn_at(search.place, EQUAL_TEXT)
+        elif search.found is not None:
+            before, first, now, last = search.found
+            first, last = [size_of(d) if type(d) is list else d for d in (first, last)]
+            if last > 0 and last >= first * (now / before) ** SHRINKING_POWER:
+                warn_at(search.place, SEARCH_TEXT)
 
 
+def warn_at(place: tuple[str, int], text: str) -> None:
+    file, line = place
+    warnings.warn_explicit(text, NonDifferentiableWarning, file, line, registry=TOLD.setdefault(file, {}))
+
+
+EQUAL_TEXT = (
+    "the result does not depend on the argument, which was equal to a stored number here: if an earlier call "
+    "has left the result, as in a memo, its derivative is lost, and the gradient of 0 is wrong. Empty the memo, "
+    "or use functools.cache, which is followed"
+)
 SEARCH_TEXT = (
     "a number is found by comparisons here, as by bisection, which have no derivative: the derivative of "
     "that number is lost. Write scipy.optimize.brentq(f, a, b), or tapegrad.implicit.root; or make the "
