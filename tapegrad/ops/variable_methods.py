@@ -146,7 +146,7 @@ def _primal_operator(op: Callable, f: Any) -> Callable:
                     search = trace.searches.get(place) or new_search(trace, place)
                     if not search.over:
                         search.visit(trace, (a, b), (x, b), frame)
-                elif matches and x == b:
+                elif matches:
                     note_equality((a, b), getframe(1))
                 return op(x, b)
         if isinstance(b, (list, tuple)):
