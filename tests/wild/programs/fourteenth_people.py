@@ -1,6 +1,5 @@
 import bilby
 import mne
-import nengo
 import ngboost
 import numpy as np
 import pandas as pd
@@ -39,7 +38,6 @@ DAYS = pd.date_range("2001-01-01", periods=3000, freq="D")
 LEVELS = pd.Series(10.0 + 3.0 * np.sin(np.arange(3000.0) ** 1.5), index=DAYS)
 EXTREMES = EVA(LEVELS)
 EXTREMES.get_extremes("BM", block_size="365.2425D")
-NEURONS = nengo.LIFRate()
 
 
 def scores(x):
@@ -102,10 +100,6 @@ def quadratic_surrogate(x):
     return model.predict_values(np.array([[0.3], [0.8]])).ravel()
 
 
-def firing(x):
-    return NEURONS.rates(x[0], gain=np.array([1.0, 2.0]), bias=np.array([x[1], 1.5])).ravel()
-
-
 def regimes(x):
     return REGIMES.loglike(x, transformed=True)
 
@@ -139,7 +133,7 @@ def sounds(x):
         [
             features.temporal_entropy(wave, Nt=4),
             *features.temporal_moments(wave),
-            *spl.pressure2dBSPL(wave[1:3]),
+            *spl.pressure2dBSPL(np.abs(wave[1:3])),
         ]
     )
 
@@ -228,7 +222,6 @@ CALLS = [
     (lags, [0.4, 1.2, 3.0, -0.7, 1.1, 0.6, 0.2, 2.1]),
     (beam, [6.0, 8.0, 0.6]),
     (quadratic_surrogate, [1.2, 0.7]),
-    (firing, [1.3, 1.6]),
     (regimes, [0.9, 0.1, 0.5, 2.0, 0.04, 0.06]),
     (smoothing, [0.5, 0.1, 2.5, 0.02]),
     (stationary, [0.4, -0.7, 0.3]),
