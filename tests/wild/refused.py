@@ -111,7 +111,8 @@ REFUSED = {
 NAN = {  # loud
     **of(  # in reverse mode: the infinite slope of a root at zero, times zero
         "nan: the root of the distance of a point to itself",
-        "sixth_modes.correlation sixth_modes.covariance sixth_modes.unbiased sixth_modes.energy sixth_modes.partial",
+        "sixth_modes.correlation sixth_modes.covariance sixth_modes.unbiased sixth_modes.energy "
+        "sixth_modes.partial",
     ),
     **of("nan: conjugate gradients beyond convergence, to second order", "fourteenth_people.least_squares"),
 }
