@@ -159,7 +159,10 @@ class ContainerCapture(Capture):
             and not dict_of(x)
         ):
             return self.as_it_is(x)
-        new = base.kind.__new__(c)
+        try:
+            new = base.kind.__new__(c)
+        except TypeError:  # a class that C code has derived from a dict
+            return self.leave(x)
         self.remember(x, new)
         base.kind.__init__(new, *[self(v) for v in base.settings(x)])
         self.attributes_of(x, new)

@@ -37,7 +37,7 @@ GIVEN = {
     "structured_from": ("_dispatch.structured", ("ops.creation",)),
     "seen_with_fields": ("_dispatch.structured", ("ops.variable_methods",)),
     "with_subarrays": ("_dispatch.subarrays", ("ops.protocols",)),
-    "shadowed": ("_capture.builtin", ("numpy", "stats")),
+    "shadowed": ("_capture.builtin", ("numpy", "stats", "_dispatch.faces")),
     "followed": (
         "_capture.array_subclasses",
         ("_dispatch.faces", "_dispatch.subarrays", "_scipy.sparse.matrices"),

@@ -37,8 +37,13 @@ TOLD: dict[str, Any] = {}  # file -> what Python has shown of its lines
 class ComparisonSearch:
     """The comparisons at one place, which may be a search."""
 
-    __slots__ = ("bound", "first", "flips", "found", "margin", "over", "place", "positive", "run", "visits")
+    __slots__ = (
+        "bound", "equal", "first", "flips", "found", "margin", "over", "place", "positive", "run", "visits"
+    )  # fmt: skip
     bound: float
+    equal: (
+        AnyTuple | None
+    )  # the place, if the sides were equal or a side was 0, as the distance from the key of a memo
     first: AnyTuple
     flips: Any
     found: AnyTuple | None
@@ -50,11 +55,16 @@ class ComparisonSearch:
 
     def __init__(self) -> None:
         self.visits, self.run, self.bound, self.found, self.over = 0, 0, 0.0, None, False
+        self.equal = None
 
     def visit(self, trace: Any, sides: AnyTuple, values: AnyTuple, frame: Any) -> None:
         """Note a comparison of two `sides`, of which the trace follows one or both, with their `values`."""
         self.visits += 1
         if self.visits == 1:
+            if not all(
+                [np.any(v) for v, side in zip(values, sides, strict=True) if isinstance(side, Variable)]
+            ):
+                self.equal = frame.f_code.co_filename, frame.f_lineno
             return
         d = difference(*values)
         if d is None or self.visits > MOST_VISITS and self.run == 0:
@@ -112,6 +122,18 @@ def note_comparison(sides: AnyTuple, frame: Any) -> None:
             return
 
 
+def note_equality(sides: AnyTuple, frame: Any) -> None:
+    """Two sides are compared for equality, in the `frame`."""
+    sides = tuple([shown(side) for side in sides])
+    traces = [side._trace if isinstance(side, Variable) else None for side in sides]
+    if (trace := traces[0] or traces[1]) is None or None not in traces:
+        return
+    a, b = [known(side)[0] for side in sides]
+    if isinstance(a, HOST_NUMBERS) and isinstance(b, HOST_NUMBERS) and np.size(a) and np.array_equal(a, b):
+        found = new_search(trace, id(frame.f_code) + frame.f_lasti)
+        found.equal, found.over = (frame.f_code.co_filename, frame.f_lineno), True
+
+
 def shown(x: Any) -> Any:
     """x where its values are hidden: what is under it."""
     layout_of(x)  # (this reads a view)
@@ -158,21 +180,29 @@ def shape_size(x: Any) -> int:
     return math.prod(getattr(layout_of(x), "shape", ()))
 
 
-def tell_searches(trace: Any, size_of: AnyFunction) -> None:
+def tell_searches(trace: Any, size_of: AnyFunction, connected: bool = True) -> None:
     """Warn of the searches that this trace has met, each at its place.  `size_of` gives the size of a
-    derivative that is kept as seeds."""
+    derivative that is kept as seeds.  `connected`: does a result depend on what the trace follows?"""
     for search in trace.searches.values():
-        if search.found is None:
-            continue
-        before, first, now, last = search.found
-        first, last = [size_of(d) if type(d) is list else d for d in (first, last)]
-        if last > 0 and last >= first * (now / before) ** SHRINKING_POWER:
-            file, line = search.place
-            warnings.warn_explicit(
-                SEARCH_TEXT, NonDifferentiableWarning, file, line, registry=TOLD.setdefault(file, {})
-            )
+        if search.equal is not None and not connected:
+            warn_at(search.equal, EQUAL_TEXT)
+        if search.found is not None:
+            before, first, now, last = search.found
+            first, last = [size_of(d) if type(d) is list else d for d in (first, last)]
+            if last > 0 and last >= first * (now / before) ** SHRINKING_POWER:
+                warn_at(search.place, SEARCH_TEXT)
 
 
+def warn_at(place: tuple[str, int], text: str) -> None:
+    file, line = place
+    warnings.warn_explicit(text, NonDifferentiableWarning, file, line, registry=TOLD.setdefault(file, {}))
+
+
+EQUAL_TEXT = (
+    "the result does not depend on the argument, which was equal to a stored number here: if an earlier call "
+    "has left the result, as in a memo, its derivative is lost, and the gradient of 0 is wrong. Empty the "
+    "memo, or use functools.cache, which is followed"
+)
 SEARCH_TEXT = (
     "a number is found by comparisons here, as by bisection, which have no derivative: the derivative of "
     "that number is lost. Write scipy.optimize.brentq(f, a, b), or tapegrad.implicit.root; or make the "

@@ -9,7 +9,9 @@ import numpy as np
 
 from .._core.foreign import name_in
 from .._core.registry import load
+from ..ops.protocols import function_for
 from .cupy_kernels import KINDS
+from .faces import face
 from .numbers import MODULES, NUMBER_TYPES, OPERATORS
 
 STAND_INS = {
@@ -96,13 +98,15 @@ def face_of(f):
         if name is None or root in ("cupy", "cupyx"):  # `cupy.linalg.cross` has the name linalg_cross
             name = name_in(theirs, f) or name
         if name is not None and getattr(theirs, name, None) is f:
-            face = getattr(ours, name, None)
-            if face is f:  # in a private module, perhaps, which has no face
+            found = getattr(ours, name, None)
+            if found is f:  # in a private module, perhaps, which has no face
                 same = f
                 continue
-            if face is not None and len(FACES) < 9999:
-                FACES[id(f)] = f, face
-            return face
+            if found is not None and len(FACES) < 9999:
+                FACES[id(f)] = f, found
+            return found
+    if same is None and function_for(f) is not None:  # other code has put a substitute in its place
+        same = face(f)
     if same is not None and len(FACES) < 9999:
         FACES[id(f)] = f, same
     return same

@@ -306,7 +306,7 @@ class RecordedCall:
             tape.trusted = frozenset(map(id, inputs.constants))
         self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
         if tape.searches:
-            tell_searches(tape, self.size_of)
+            tell_searches(tape, self.size_of, any([s is not None for _, s in self.low]))
 
     def finish(self) -> None:
         """End the call; no sweep follows."""
@@ -514,9 +514,9 @@ def run_forward(
 
     with scope_block():
         run_once(f, dual, inputs, inputs.enter(watch), {}, read, lift).finish()
+        y, pairs, aux = found
         if dual.searches:
-            tell_searches(dual, max)
-    y, pairs, aux = found
+            tell_searches(dual, max, any([t is not None for _, t in pairs]))
     return (*value_and_tangent(y, pairs), plain_tree(aux) if has_aux else None)
 
 

@@ -19,7 +19,7 @@ from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import NoRuleError, frame_outside
 from .._core.foreign import SIMPLE
 from .._core.primitive import Primitive, any_tracked, bind, layout_of, primal_of, values_of
-from .._core.searches import ZERO, note_comparison
+from .._core.searches import ZERO, note_comparison, note_equality
 from .._core.trees import nested
 from .._core.variable import HANDLES, Variable
 from . import piecewise as piecewise
@@ -222,20 +222,21 @@ for _f in (np.isneginf, np.isposinf):
     NUMPY[_f] = with_out(NUMPY[_f])
 
 
-def noting_comparison(operation: Callable) -> Callable:
-    """The operation, which compares its two arguments, or one with zero."""
+def noting(note: Callable, operation: Callable) -> Callable:
+    """The operation, which compares its first two arguments, or one with zero."""
 
     @functools.wraps(operation)
     def called(*sides, **settings):
-        if len(sides) < 3:
-            note_comparison((*sides, ZERO)[:2], frame_outside("tapegrad"))
+        note((*sides, ZERO)[:2], frame_outside("tapegrad"))
         return operation(*sides, **settings)
 
     return called
 
 
 for _f in (np.sign, np.less, np.less_equal, np.greater, np.greater_equal):
-    NUMPY[_f] = noting_comparison(NUMPY[_f])
+    NUMPY[_f] = noting(note_comparison, NUMPY[_f])
+for _f in (np.equal, np.not_equal, np.array_equal, np.isclose, np.allclose):
+    NUMPY[_f] = noting(note_equality, NUMPY[_f])
 
 
 NUMPY[np.iterable] = lambda y: bool(shape(y)) if isinstance(y, Variable) else np.iterable(y)

@@ -232,6 +232,11 @@ class Frozen:
     def __repr__(self) -> str:
         return f"<tapegrad.stats.{self._family.name}, frozen>"
 
+    def __dir__(self) -> list[str]:
+        made = scipy_stats()._distn_infrastructure
+        frozen = {*dir(made.rv_continuous_frozen), *dir(made.rv_discrete_frozen)}
+        return sorted(frozen.intersection(dir(self._family.theirs())))
+
     def __getattr__(self, call: str) -> Any:
         if call.startswith("_"):
             raise AttributeError(call)

@@ -38,3 +38,11 @@ def test_right(f):
     slope = (f(X + 1e-6 * V) - f(X - 1e-6 * V)) / 2e-6
     assert gradient @ V == pytest.approx(slope, rel=1e-7)
     assert float(tg.jvp(f, (X,), (V,))[1]) == pytest.approx(slope, rel=1e-7)
+
+
+def test_a_substitute_in_numpy_is_followed(monkeypatch):
+    real = np.asarray
+    monkeypatch.delitem(vars(tg.numpy), "asarray", raising=False)  # as before its first use
+    monkeypatch.setattr(np, "asarray", lambda x, *args, **settings: 3.0 * real(x, *args, **settings))
+    x = np.array([1.0, 2.0])
+    assert np.array_equal(tg.grad(lambda x: np.sum(np.asarray(x) ** 2 + real(x)))(x), 18.0 * x + 1.0)

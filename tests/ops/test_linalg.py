@@ -428,3 +428,12 @@ def test_pinv_of_an_ill_conditioned_matrix_keeps_its_digits(columns):
 
     for found in (np.sum(tg.grad(f)(a) * direction), tg.jvp(f, (a,), (direction,))[1]):
         assert abs(found - slope) <= 1e-7 * abs(slope)
+
+
+def test_eigenvalues_have_the_bits_of_lapack():
+    a = np.random.default_rng(3).normal(size=(20, 4, 4))
+    for m in a:
+        values, vectors = np.linalg.eig(m)
+        found = [tg.jvp(f, (m,), (m,))[0] for f in (np.linalg.eigvals, lambda m: np.linalg.eig(m)[0])]
+        assert np.array_equal(found, [np.linalg.eigvals(m), values])
+        assert np.array_equal(tg.jvp(lambda m: np.linalg.eig(m)[1], (m,), (m,))[0], vectors)

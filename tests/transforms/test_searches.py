@@ -522,3 +522,48 @@ def test_each_search_is_told_once_with_what_to_write():
         tg.hessian(f)(AT)
     assert len({(w.filename, w.lineno) for w in told}) == len(told) == 1
     assert "brentq" in str(told[0].message) and "tapegrad.value(x)" in str(told[0].message)
+
+
+def by_key(x, memo):
+    key = float(x)
+    if key not in memo:
+        memo[key] = key**2
+    return memo[key]
+
+
+def by_last_argument(x, memo):
+    if not memo or not np.allclose(memo["x"], x):
+        memo.update(x=x, y=x**2)
+    return memo["y"]
+
+
+def by_last_elements(x, memo):
+    x = np.stack([x, 2.0 * x])
+    if not memo or np.any(memo["x"] != x):
+        memo.update(x=x, y=np.sum(x) ** 2)
+    return memo["y"]
+
+
+def by_distance(x, memo):
+    if not memo or not abs(x - memo["x"]) / x < 1e-6:
+        memo.update(x=x, y=x**2)
+    return memo["y"]
+
+
+@pytest.mark.parametrize(
+    "f", [by_key, by_last_argument, by_last_elements, by_distance], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("of", [lambda g: tg.grad(g)(1.5), lambda g: tg.jvp(g, (1.5,), (1.0,))[1]])
+def test_a_result_that_an_earlier_call_left_is_told(f, of):
+    memo = {}
+    with warnings.catch_warnings(action="error"):
+        slope = of(lambda x: f(x, memo))
+    assert np.isclose(slope, (f(1.5 + 1e-6, {}) - f(1.5 - 1e-6, {})) / 2e-6)
+    with pytest.warns(tg.errors.NonDifferentiableWarning, match="memo"):
+        assert of(lambda x: f(x, memo)) == 0.0
+
+
+def test_equal_numbers_are_silent_where_the_result_depends_on_the_argument():
+    with warnings.catch_warnings(action="error"):
+        assert tg.grad(lambda x: x**2 if x == 1.5 else 0.0)(1.5) == 3.0
+        assert tg.grad(lambda x: 2.0 if x == 1.0 else 3.0)(1.5) == 0.0

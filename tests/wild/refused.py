@@ -33,8 +33,25 @@ COMPILED = {
         "compiled (Cython)",
         "thirteenth_tables.poisson thirteenth_tables.scales thirteenth_places.sinogram",
     ),
+    **of(
+        "compiled (Cython)",
+        "fourteenth_people.density fourteenth_people.smoothing fourteenth_people.regimes",
+    ),
 }
 REFUSED = {
+    **of(
+        "a tracked array is stored in a plain array",
+        "fourteenth_places.farm_power fourteenth_places.jensen",
+    ),
+    **of("a hash of the bytes of an array", "fourteenth_places.one_loop"),
+    **of("a parameter of astropy in arithmetic", "fourteenth_places.stellar_flux"),
+    **of("a list of arrays is stored in an object array", "fourteenth_places.halo"),
+    **of(
+        "the package keeps the result of its last call, with a warning", "fourteenth_places.pipe_resistances"
+    ),
+    **of("an object that pickles itself", "fourteenth_people.quadratic_surrogate"),
+    **of("attributes that are kept by the identity of an object", "fourteenth_neurons.firing"),
+    **of("a gufunc of Numba", "fourteenth_people.rotors"),
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
     **of(
         "functions of SciPy",
@@ -91,7 +108,11 @@ REFUSED = {
     **of("`hyp2f1` of complex numbers by its third parameter", "sixth_lenses.magnification"),
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
-NAN = of(  # in reverse mode, loud: the infinite slope of a root at zero, times zero
-    "nan: the root of the distance of a point to itself",
-    "sixth_modes.correlation sixth_modes.covariance sixth_modes.unbiased sixth_modes.energy sixth_modes.partial",
-)
+NAN = {  # loud
+    **of(  # in reverse mode: the infinite slope of a root at zero, times zero
+        "nan: the root of the distance of a point to itself",
+        "sixth_modes.correlation sixth_modes.covariance sixth_modes.unbiased sixth_modes.energy "
+        "sixth_modes.partial",
+    ),
+    **of("nan: conjugate gradients beyond convergence, to second order", "fourteenth_people.least_squares"),
+}

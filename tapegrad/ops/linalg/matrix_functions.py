@@ -71,6 +71,11 @@ def eigen_start(name: str, a) -> tuple:
     return w, v
 
 
+def with_value(exact, x):
+    """The numbers of exact, to their last bit, with the derivatives of x: conjugate pairs stay conjugate."""
+    return exact + (x - primal_of(x))
+
+
 EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
 
 
@@ -80,7 +85,7 @@ def eig(a):
     if primal_of(a) is a:  # there is no derivative, and equal eigenvalues need none
         check_square("eig", a)
         return EigResult(*general_spectrum(a))
-    v0 = eigen_start("eig", a)[1]
+    w0, v0 = eigen_start("eig", a)
     w, v = eigen_steps(a, v0, 2)
     v = v / row_vector(sum(real(v * conj(v)), -2) ** 0.5)
     if dtype(v0).kind == "c":
@@ -91,7 +96,7 @@ def eig(a):
             for x in (v, v0)
         ]
         v = v * row_vector(conj(first) / absolute(first) * was / absolute(was))
-    return EigResult(w, v)
+    return EigResult(with_value(w0, w), with_value(v0, v))
 
 
 @implements_special(np.linalg.eigvals)
@@ -99,7 +104,8 @@ def eigvals(a):
     if primal_of(a) is a:
         check_square("eigvals", a)
         return general_eigenvalues(a)
-    return eigen_steps(a, eigen_start("eigvals", a)[1], 1)[0]
+    w0, v0 = eigen_start("eigvals", a)
+    return with_value(w0, eigen_steps(a, v0, 1)[0])
 
 
 @implements_special(scipy.linalg.eig)
