@@ -438,6 +438,14 @@ def issubclass_(c, kinds, /):
     return issubclass(real_kinds(c), real_kinds(kinds))
 
 
+def id_(x, /):
+    """Of what stands for an object of the user's, that of the object: dicts may be keyed by it."""
+    for shadow in reversed(OPEN.shadows):
+        old = shadow.original(x)
+        x = x if old is None else old
+    return id(x)
+
+
 # Python's own C code takes these from the dict itself, past `__missing__`.
 TAKEN = (
     "iter",
@@ -462,6 +470,7 @@ BUILTINS = BuiltinStandIns(
     issubclass=issubclass_,
     type=type_,
     hasattr=hasattr_,
+    id=id_,
     memoryview=memoryview_,
     float=NUMBER_TYPES[float],
     complex=NUMBER_TYPES[complex],

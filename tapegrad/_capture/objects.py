@@ -89,6 +89,13 @@ def fill(c: Any, parts: list) -> None:
         del c.cell_contents
 
 
+def partial_of(function: Any, args: tuple, keywords: dict) -> functools.partial:
+    """A partial object that holds this very dict of keywords, which may be written later."""
+    new = functools.partial(function)
+    new.__setstate__((function, args, keywords, {}))
+    return new
+
+
 def generic_alias(x: Any, parts: list) -> Any:
     """A generic class of `typing` with other parameters."""
     new = object.__new__(type(x))
@@ -131,7 +138,7 @@ KINDS = (
     kind(
         functools.partial,
         "{0}.func, {0}.args, {0}.keywords",
-        make=lambda x, parts: functools.partial(parts[0], *parts[1], **parts[2]),
+        make=lambda x, parts: partial_of(*parts),
     ),
     kind(staticmethod, "{0}.__func__,", make=lambda x, parts: staticmethod(*parts)),
     kind(classmethod, "{0}.__func__,", make=lambda x, parts: classmethod(*parts)),
