@@ -271,7 +271,8 @@ GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator
 
 
 def snapshot(x: Any) -> Any:
-    """The state of a generator, for `restore`."""
+    """The state of a generator, or of what stands for one, for `restore`."""
+    x = getattr(x, "real", x)
     if isinstance(x, np.random.Generator):
         return x.bit_generator.state
     if isinstance(x, np.random.RandomState):
@@ -280,6 +281,7 @@ def snapshot(x: Any) -> Any:
 
 
 def restore(x: Any, before: Any) -> None:
+    x = getattr(x, "real", x)
     if isinstance(x, np.random.Generator):
         x.bit_generator.state = before
     elif isinstance(x, np.random.RandomState):
