@@ -108,6 +108,7 @@ class Reference:
     of a class.)"""
 
     __slots__ = ("target", "__callback__")
+    __class__: Any = property(lambda self: weakref.ref)
 
     def __init__(self, target: Any, callback: Any = None):
         self.target, self.__callback__ = target, callback
