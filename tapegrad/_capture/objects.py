@@ -92,7 +92,7 @@ def fill(c: Any, parts: list) -> None:
 def partial_of(function: Any, args: tuple, keywords: dict) -> functools.partial:
     """A partial object that holds this very dict of keywords, which may be written later."""
     new = functools.partial(function)
-    new.__setstate__((function, args, keywords, {}))
+    new.__setstate__((function, args, keywords, {}))  # type: ignore[attr-defined]
     return new
 
 
