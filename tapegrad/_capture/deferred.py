@@ -47,7 +47,9 @@ SPECIAL = frozenset((
     "__match_args__",
     "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
     "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL, SOURCE, UNREAD, QUIET, SUBARRAY,
-)) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")} - {"__annotations__"}  # fmt: skip
+)) | {
+    name for name, v in type.__dict__.items() if hasattr(type(v), "__set__") and name != "__annotations__"
+}  # fmt: skip
 
 
 class ShadowMeta(type):

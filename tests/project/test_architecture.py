@@ -79,7 +79,7 @@ def moves(call):
 def test_moves_between_rooms():
     """`grad(sum(sin x))`: a reader who follows it changes file so often."""
     f, x = lambda x: np.sum(np.sin(x)), np.ones(3)
-    for _ in range(3):  # from then on the copy of f is kept
+    for _ in range(5):  # from then on the copy of f is kept, and code of its operations generated
         tg.grad(f)(x)
     count, rooms = moves(lambda: tg.grad(f)(x))
     assert 20 < count <= 56 and 10 < rooms <= 20
