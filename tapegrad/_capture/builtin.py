@@ -28,7 +28,7 @@ from . import array_subclasses
 from .classes import metaclass
 from .deferred import DEFERRED
 from .kinds import EMPTY, Holder, mro_of, original, space_of, stands_for
-from .type_queries import hasattr_, memoryview_, type_
+from .type_queries import hasattr_, meant, memoryview_, type_
 
 
 class BuiltinStandIns(dict):
@@ -431,11 +431,28 @@ def real_kinds(kinds: Any) -> Any:
 
 
 def isinstance_(x, kinds, /):
-    return isinstance(x, real_kinds(kinds))
+    return isinstance(meant(x), real_kinds(kinds))
 
 
 def issubclass_(c, kinds, /):
     return issubclass(real_kinds(c), real_kinds(kinds))
+
+
+def outermost(x: Any) -> Any:
+    """The object of the user's that x stands for; x itself if it stands for none."""
+    for shadow in reversed(OPEN.shadows):
+        old = shadow.original(x)
+        x = x if old is None else old
+    return x
+
+
+def id_(x, /):
+    """(Dicts may be keyed by it, or by the hash that is made of it.)"""
+    return id(outermost(x))
+
+
+def hash_(x, /):
+    return hash(outermost(x) if type(x).__hash__ is object.__hash__ else x)
 
 
 # Python's own C code takes these from the dict itself, past `__missing__`.
@@ -462,6 +479,8 @@ BUILTINS = BuiltinStandIns(
     issubclass=issubclass_,
     type=type_,
     hasattr=hasattr_,
+    id=id_,
+    hash=hash_,
     memoryview=memoryview_,
     float=NUMBER_TYPES[float],
     complex=NUMBER_TYPES[complex],

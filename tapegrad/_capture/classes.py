@@ -298,7 +298,7 @@ class ClassCapture(Capture):
             self.watch.enter(c, new, before)
         self.changes.append((Members, c, new, bases, before))
         members = space_of(c).get("_member_map_")
-        if members is not None or issubclass(c, type):
+        if members is not None or issubclass(c, type) or self.reads_all:
             loaded(new)
         for name, value in (members or {}).items():  # an enumeration
             put_member(new, name, self(value))

@@ -32,6 +32,7 @@ from .._core.scope import OPEN
 from .._core.trees import Const
 from .._core.variable import DIRECT, HANDLES, Subarray, Variable, copied
 from .._dispatch import random, stand_ins
+from .._dispatch.numbers import NumberType
 from ..numpy import c_, r_
 from . import threads
 from .ambient import AmbientCapture
@@ -412,6 +413,7 @@ SHADOW_MAKERS.update(
         np.random.Generator: lambda shadow, x: random.generator_stand_in(x),
         np.random.RandomState: lambda shadow, x: random.generator_stand_in(x),
         type: Shadow.klass,
+        NumberType: Shadow.itself,
         np.vectorize: Shadow.vectorized,
         ContextVar: Shadow.ambient,
         **dict.fromkeys(

@@ -43,11 +43,13 @@ KEPT_CLASSES = 16  # of them
 SPECIAL = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__",
     "_abc_impl",
-    "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__",
+    "__static_attributes__", "__firstlineno__", "__parameters__", "__orig_bases__",
     "__match_args__",
     "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
     "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL, SOURCE, UNREAD, QUIET, SUBARRAY,
-)) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
+)) | {
+    name for name, v in type.__dict__.items() if hasattr(type(v), "__set__") and name != "__annotations__"
+}  # fmt: skip
 
 
 class ShadowMeta(type):

@@ -89,6 +89,13 @@ def fill(c: Any, parts: list) -> None:
         del c.cell_contents
 
 
+def partial_of(function: Any, args: tuple, keywords: dict) -> functools.partial:
+    """A partial object that holds this very dict of keywords, which may be written later."""
+    new = functools.partial(function)
+    new.__setstate__((function, args, keywords, {}))  # type: ignore[attr-defined]
+    return new
+
+
 def generic_alias(x: Any, parts: list) -> Any:
     """A generic class of `typing` with other parameters."""
     new = object.__new__(type(x))
@@ -101,6 +108,7 @@ class Reference:
     of a class.)"""
 
     __slots__ = ("target", "__callback__")
+    __class__: Any = property(lambda self: weakref.ref)
 
     def __init__(self, target: Any, callback: Any = None):
         self.target, self.__callback__ = target, callback
@@ -131,7 +139,7 @@ KINDS = (
     kind(
         functools.partial,
         "{0}.func, {0}.args, {0}.keywords",
-        make=lambda x, parts: functools.partial(parts[0], *parts[1], **parts[2]),
+        make=lambda x, parts: partial_of(*parts),
     ),
     kind(staticmethod, "{0}.__func__,", make=lambda x, parts: staticmethod(*parts)),
     kind(classmethod, "{0}.__func__,", make=lambda x, parts: classmethod(*parts)),
@@ -264,7 +272,8 @@ GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator
 
 
 def snapshot(x: Any) -> Any:
-    """The state of a generator, for `restore`."""
+    """The state of a generator, or of what stands for one, for `restore`."""
+    x = getattr(x, "real", x)
     if isinstance(x, np.random.Generator):
         return x.bit_generator.state
     if isinstance(x, np.random.RandomState):
@@ -273,6 +282,7 @@ def snapshot(x: Any) -> Any:
 
 
 def restore(x: Any, before: Any) -> None:
+    x = getattr(x, "real", x)
     if isinstance(x, np.random.Generator):
         x.bit_generator.state = before
     elif isinstance(x, np.random.RandomState):

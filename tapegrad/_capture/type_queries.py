@@ -4,6 +4,8 @@ value stands for.
 `isinstance`, `match` and `singledispatch` ask for `__class__` and need no stand-in."""
 
 import sys
+import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,22 +15,33 @@ from .._core.lent_memory import lend
 from .._core.primitive import is_subarray, is_tracked
 from .._core.registry import late
 from .._core.variable import HANDLES
+from .._dispatch.faces import UfuncFace
 from .._dispatch.numbers import NUMBER_TYPES
+from .._dispatch.stand_ins import library_object
 from ..numpy import ndarray
 from .kinds import READ, space_of
+from .objects import Reference
 from .unread_containers import UnreadDict, UnreadList
 
+FACES = {types.FunctionType, UfuncFace, *UfuncFace.__subclasses__()}  # of functions of libraries
 METAS: dict = {}  # metaclass of a shadow (classes.py) -> the one for which it stands
 
 MEANT: dict = {
     np.ndarray: ndarray,
     UnreadList: list,
     UnreadDict: dict,
+    Reference: weakref.ref,
     **NUMBER_TYPES,
 }  # what the names of these mean there
 
 
+def meant(x: Any) -> Any:
+    """The ufunc, or other function of a library, that a function stands for; another x itself."""
+    return library_object(x) if type(x) in FACES else x
+
+
 def queried_class(x: Any) -> type:
+    x = meant(x)
     return class_meant(x.__class__ if type(x) in HANDLES or is_subarray(x) else type(x))
 
 

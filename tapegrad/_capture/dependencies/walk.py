@@ -77,6 +77,7 @@ REDUCERS = frozenset(
 )
 
 
+READS_ID = "id()"  # among the names of code that calls `id`: an equal object does not stand for another
 CATCHING = dis.opmap["PUSH_EXC_INFO"]  # opcodes stand at even places
 
 
@@ -219,7 +220,7 @@ class DependencyWalk:
         self.place[id(x)] = len(self.place)
         self.hold.append(x)  # its id is not given to another object
         # a call writes into what is set apart: an equal object does not stand for it
-        self.form.append(IdentityKey(x) if id(x) in self.apart else kind)
+        self.form.append(IdentityKey(x) if id(x) in self.apart or READS_ID in self.names else kind)
         if self.read_anew is not None and is_array(x):
             self.decided.append((x, self.read_anew(x)))
             if self.decided[-1][1]:
@@ -321,6 +322,8 @@ class DependencyWalk:
                 self.class_of(value, False)
             else:
                 self.parts(cell)
+        if "__annotations__" in self.names:
+            self.follow([f.__annotations__])
         if f.__dict__ or not self.names.isdisjoint(("hasattr", "AttributeError")):
             asked = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
             self.space("{0}.__dict__", f, f.__dict__, asked, self.names)
@@ -337,6 +340,8 @@ class DependencyWalk:
         here = [n for n in names if n in space]
         for n in OUTSIDE.intersection(names).difference(here):
             self.doubt(f"what the code reads by `{n}`")
+        if "id" in names and "id" not in here and not is_foreign(space.get("__name__")):
+            self.found.add(READS_ID)
         modules_here = [n for n in here if isinstance(space[n], types.ModuleType)]
         everything, self.all = self.all, False
         self.space(
@@ -373,7 +378,7 @@ class DependencyWalk:
 
     def layout(self, x: Any) -> None:
         self.layouts.append(x)
-        self.form.append(IdentityKey(x))
+        self.form.append((IdentityKey(x), x.shape, x.strides, x.dtype))
         self.expect(
             "{0}.shape == {1} and {0}.strides == {2} and {0}.dtype == {3}", x, x.shape, x.strides, x.dtype
         )
