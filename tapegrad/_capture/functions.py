@@ -96,7 +96,7 @@ class Cell(Holder):
         return stands and first is not EMPTY and shadow.seen.get(id(value), value) is first
 
 
-def named_like(g: Any, f: Any) -> None:
+def copy_names(g: Any, f: Any) -> None:
     """g has what `functools.wraps` takes over."""
     g.__qualname__, g.__module__, g.__doc__ = f.__qualname__, f.__module__, f.__doc__
     g.__annotations__ = f.__annotations__
@@ -160,7 +160,7 @@ class FunctionCapture(Capture):
             g.__defaults__ = tuple([self(d) for d in f.__defaults__])
         if f.__kwdefaults__:
             g.__kwdefaults__ = {k: self(d) for k, d in f.__kwdefaults__.items()}
-        named_like(g, f)
+        copy_names(g, f)
         before = {k: self(v) for k, v in f.__dict__.items()} if f.__dict__ else NOTHING
         if before:
             g.__dict__.update(before)
@@ -191,7 +191,7 @@ class FunctionCapture(Capture):
                     mine, home = None if self.outer else seen.get(id(space)), space.get("__name__")
                 else:
                     g = seen[id(f)] = types.FunctionType(code, mine, f.__name__)
-                    named_like(g, f)
+                    copy_names(g, f)
                     self.hold.append(f)
                     self.changes.append((InstanceState, f, g, NOTHING))
             found.append(g)

@@ -222,7 +222,7 @@ for _f in (np.isneginf, np.isposinf):
     NUMPY[_f] = with_out(NUMPY[_f])
 
 
-def noting(note: Callable, operation: Callable) -> Callable:
+def with_note(note: Callable, operation: Callable) -> Callable:
     """The operation, which compares its first two arguments, or one with zero."""
 
     @functools.wraps(operation)
@@ -234,9 +234,9 @@ def noting(note: Callable, operation: Callable) -> Callable:
 
 
 for _f in (np.sign, np.less, np.less_equal, np.greater, np.greater_equal):
-    NUMPY[_f] = noting(note_comparison, NUMPY[_f])
+    NUMPY[_f] = with_note(note_comparison, NUMPY[_f])
 for _f in (np.equal, np.not_equal, np.array_equal, np.isclose, np.allclose):
-    NUMPY[_f] = noting(note_equality, NUMPY[_f])
+    NUMPY[_f] = with_note(note_equality, NUMPY[_f])
 
 
 NUMPY[np.iterable] = lambda y: bool(shape(y)) if isinstance(y, Variable) else np.iterable(y)

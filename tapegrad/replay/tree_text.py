@@ -9,7 +9,7 @@ from .._core.trees import AuxiliaryData, children, flattened, flattening_of, is_
 PLAIN: dict[type, str] = {tuple: "({0})", list: "[{0}]"}
 
 
-def node_of(x: Any) -> tuple:
+def node_signature(x: Any) -> tuple:
     """What two nodes share whose members may be compared."""
     beside = (
         tuple(x)
@@ -22,7 +22,7 @@ def node_of(x: Any) -> tuple:
 
 
 @functools.lru_cache(256)
-def compiled_text(text: str) -> types.CodeType:
+def compiled_tree_text(text: str) -> types.CodeType:
     """Compile a text. Those of trees of one form are the same."""
     return compile(text, "<tapegrad arguments>", "exec")
 
@@ -43,7 +43,7 @@ class TreeText:
     def function(self, head: str) -> Any:
         """Return the function of these lines."""
         text = "".join([f"    {line}\n" for line in self.lines])
-        exec(compiled_text(f"def made({head}):\n{text}"), self.space)
+        exec(compiled_tree_text(f"def made({head}):\n{text}"), self.space)
         return self.space.pop("made")
 
     def names(self, count: int) -> list:
@@ -64,7 +64,7 @@ class TreeText:
             text, same = f"{name}.values()", f"(*{name},) == {self.given(tuple(x))}"
         elif kind not in PLAIN:
             text = f"{self.given(children)}({name})"
-            same = f"{self.given(node_of)}({name}) == {self.given(node_of(x))}"
+            same = f"{self.given(node_signature)}({name}) == {self.given(node_signature(x))}"
         self.lines.append(f"if type({name}) is not {self.given(kind)} or not {same}: return None")
         names = self.names(len(members))
         self.unpack(names, text)

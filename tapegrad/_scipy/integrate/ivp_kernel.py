@@ -37,7 +37,7 @@ from .bdf_steps import BdfSteps
 from .kernel_steps import EPSILON, MANY_STEPS, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT, METHODS
 from .radau_steps import RadauSteps
-from .right_side import code_of, evaluations_of, form_of_reading
+from .right_side import code_key, evaluations_of, form_of_reading
 
 NAME = "scipy.integrate.solve_ivp"
 FINER = 0.1  # of LSODA's tolerances are those of the steps that have the derivative
@@ -296,7 +296,7 @@ def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
     given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
     recorded = not all([t.visibility == SAMPLED for t in OPEN.hiding])
     many = recorded or samples_of(OPEN.hiding) >= MANY
-    code, method = code_of(given.get("fun")), str(given.get("method"))
+    code, method = code_key(given.get("fun")), str(given.get("method"))
     if not many and (OPEN.hiding or OPEN.watcher is not None or method in REFUSED.get(code, ())):
         return None
     known = heard()
@@ -330,7 +330,7 @@ def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> 
         if recorded:
             kernel: Any = Candidate(None).build(call, now, n)
         else:
-            kernel = shared_kernel(call, now, code_of(given["fun"]), n, levels)
+            kernel = shared_kernel(call, now, code_key(given["fun"]), n, levels)
         if kernel is None:
             return None
         found = found or by_scipy_first(given, kernel)

@@ -34,12 +34,12 @@ SHOWING = frozenset(
     ("print", "write", "info", "debug", "warning", "warn", "error", "critical", "exception", "pprint")
 )
 ROUNDING = 1e5 * float(plain_np.finfo(float).eps)  # of a slope that is computed again, in its terms
-# code of right-hand sides -> the evaluations for derivatives without a kernel, those of large systems weighted
+# code of right-hand sides -> evaluations for derivatives without a kernel, those of large systems weighted
 EVALUATIONS: WeakKeyDictionary = WeakKeyDictionary()
 LARGER = 8  # states that double what an evaluation and its derivative take
 
 
-def code_of(fun: Any) -> Any:
+def code_key(fun: Any) -> Any:
     return getattr(fun, "__code__", type(fun))
 
 
@@ -49,7 +49,7 @@ def evaluations_of(code: Any) -> float:
 
 def count_evaluations(fun: Any, count: int, states: int) -> None:
     """Add the evaluations of one call."""
-    code = code_of(fun)
+    code = code_key(fun)
     EVALUATIONS[code] = evaluations_of(code) + count * (1 + states / LARGER)
 
 
