@@ -31,7 +31,7 @@ from .._core.trees import (
 )
 from .._transforms.arguments import numpy_number
 from .record.recorder import WEAK, is_single
-from .tree_text import TreeText, node_of
+from .tree_text import TreeText, node_signature
 
 NUMBERS = (float, complex)
 READ = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
@@ -50,7 +50,7 @@ def is_input(x: Any, active: bool, numbers: bool) -> Any:
 
 def tree_of(x: Any) -> Any:
     """What two trees share that are alike."""
-    return (node_of(x), *[tree_of(c) for c in children(x)]) if is_node(x) else None
+    return (node_signature(x), *[tree_of(c) for c in children(x)]) if is_node(x) else None
 
 
 class Leaf:

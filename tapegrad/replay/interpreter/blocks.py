@@ -381,7 +381,7 @@ class InstructionBlock(RowWriter):
         dtype = F8 if dtype is None else dtype
         own = dtype in (F8, C16)  # those of the views
         if steps is None and 0 not in shape:
-            return "{0}(M.arena)", functools.partial(gathered, self.places_left[n], dtype)
+            return "{0}(M.arena)", functools.partial(gathered_array, self.places_left[n], dtype)
         if numpys is None:
             return (f"{p}[()]", None) if own else (f"{{0}}({p}[()])", dtype.type)
         order = "C" if steps is not None and steps[1][-1:] > (8,) else "K"
@@ -400,7 +400,7 @@ def last_written(to: Any, source: Any) -> tuple:
     return places, np.broadcast_to(source, to.shape).ravel()[::-1][at]
 
 
-def gathered(at: np.ndarray, dtype: Any, arena: np.ndarray) -> np.ndarray:
+def gathered_array(at: np.ndarray, dtype: Any, arena: np.ndarray) -> np.ndarray:
     """The values at places that no view shows."""
     v = arena[at].view(C16)[..., 0] if dtype == C16 else arena[at]
     return v if v.dtype == dtype else v.astype(dtype)
