@@ -9,11 +9,12 @@ import numpy as plain_np
 
 from .. import numpy as np
 from .._core.arrays import xp_of
-from .._core.errors import ArgumentError, ShapeError
+from .._core.errors import ArgumentError, BatchError, ConvergenceError, ShapeError, heard, take_back
 from .._core.primitive import layout_of, primal_of
 from .._core.registry import FROZEN
 from .._core.scope import OPEN
 from .._core.trees import is_node
+from .._core.variable import Variable
 from .._transforms.tape import value
 from ..kernels.trace.surroundings import origin
 from ..kernels.trace.symbolic import Sym
@@ -185,9 +186,20 @@ class Solver:
 
     def _check(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
-        failed = report[3, -1] > 0.0
-        if self.nan or not (failed if single else failed.any()):
+        if self.nan:
             return
+        failed, known = report[3, -1] > 0.0, heard()
+        try:
+            if not (failed if single else failed.any()):
+                return
+        except BatchError:  # samples of vmap differ
+            take_back(known)
+            report = None
+        if report is None or isinstance(report, Variable):
+            raise ConvergenceError(
+                f"ode: {origin(self.f)} was not solved for some samples of tg.vmap. on_failure='nan' returns nan "
+                "for them; with y0 (n, B) in place of tg.vmap the error names the sample and the time"
+            )
         report = plain_np.array(report.tolist())
         report = report.reshape(REPORTED, report.shape[1], -1)
         functions = "f, or an event function," if self.events else "f"

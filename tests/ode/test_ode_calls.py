@@ -283,6 +283,17 @@ def test_a_failure_names_sample_and_time():
         solver(lambda t, y: -y)(np.array([np.nan]))
 
 
+def test_samples_of_vmap_that_cannot_be_solved_raise():
+    solve = tg.ode.solver(lambda t, y, k: k * y * y, save_at=[0.0, 1.0], rtol=1e-6)
+    last = lambda k: solve(np.ones(1), k).y[0, -1]
+    for ks in ([0.1, 0.5, 1.5], [1.5, 1.6, 1.7]):
+        for f in (last, tg.grad(last)):
+            with pytest.raises(ConvergenceError, match="for some samples of tg.vmap"):
+                tg.vmap(f)(np.array(ks))
+    found = tg.vmap(tg.grad(last))(np.array([0.1, 0.5]))
+    np.testing.assert_allclose(found, 1 / (1 - np.array([0.1, 0.5])) ** 2, rtol=1e-5)
+
+
 def test_explicit_steps_of_many_states_are_prepared():
     """Where they turn out to be stiff, the call is run as it is."""
     y0 = np.sin(np.arange(150.0))
