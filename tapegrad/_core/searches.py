@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import NonDifferentiableWarning, opcode_at, stack
+from .errors import NonDifferentiableWarning, opcode_at, package_of_frame, stack
 from .primitive import layout_of
 from .reverse import known
 from .typing import AnyFunction, AnyTuple
@@ -41,9 +41,7 @@ class ComparisonSearch:
         "bound", "equal", "first", "flips", "found", "margin", "over", "place", "positive", "run", "visits"
     )  # fmt: skip
     bound: float
-    equal: (
-        AnyTuple | None
-    )  # the place, if the sides were equal or a side was 0, as the distance from the key of a memo
+    equal: AnyTuple | None  # the place, if an argument was equal to a stored number
     first: AnyTuple
     flips: Any
     found: AnyTuple | None
@@ -61,10 +59,6 @@ class ComparisonSearch:
         """Note a comparison of two `sides`, of which the trace follows one or both, with their `values`."""
         self.visits += 1
         if self.visits == 1:
-            if not all(
-                [np.any(v) for v, side in zip(values, sides, strict=True) if isinstance(side, Variable)]
-            ):
-                self.equal = frame.f_code.co_filename, frame.f_lineno
             return
         d = difference(*values)
         if d is None or self.visits > MOST_VISITS and self.run == 0:
@@ -123,13 +117,20 @@ def note_comparison(sides: AnyTuple, frame: Any) -> None:
 
 
 def note_equality(sides: AnyTuple, frame: Any) -> None:
-    """Two sides are compared for equality, in the `frame`."""
+    """Two sides are compared for equality, in the `frame`. NumPy and SciPy have no memos, and a number that
+    the code writes is no stored one."""
     sides = tuple([shown(side) for side in sides])
     traces = [side._trace if isinstance(side, Variable) else None for side in sides]
     if (trace := traces[0] or traces[1]) is None or None not in traces:
         return
     a, b = [known(side)[0] for side in sides]
-    if isinstance(a, HOST_NUMBERS) and isinstance(b, HOST_NUMBERS) and np.size(a) and np.array_equal(a, b):
+    if not (isinstance(a, HOST_NUMBERS) and isinstance(b, HOST_NUMBERS) and np.size(a)):
+        return
+    if package_of_frame(frame) in ("numpy", "scipy"):
+        return
+    if np.ndim(a) == 0 and a in [x for x in frame.f_code.co_consts if type(x) in (int, float)]:
+        return
+    if np.array_equal(a, b):
         found = new_search(trace, id(frame.f_code) + frame.f_lasti)
         found.equal, found.over = (frame.f_code.co_filename, frame.f_lineno), True
 

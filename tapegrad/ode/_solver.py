@@ -197,8 +197,8 @@ class Solver:
             report = None
         if report is None or isinstance(report, Variable):
             raise ConvergenceError(
-                f"ode: {origin(self.f)} was not solved for some samples of tg.vmap. on_failure='nan' returns nan "
-                "for them; with y0 (n, B) in place of tg.vmap the error names the sample and the time"
+                f"ode: {origin(self.f)} was not solved for some samples of tg.vmap. on_failure='nan' returns "
+                "nan for them; with y0 (n, B) in place of tg.vmap the error names the sample and the time"
             )
         report = plain_np.array(report.tolist())
         report = report.reshape(REPORTED, report.shape[1], -1)
