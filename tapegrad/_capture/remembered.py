@@ -93,7 +93,7 @@ class ShadowMemory:
         self.failures = 0
 
     def __del__(self, process_ends: Any = sys.is_finalizing) -> None:
-        if self.waiting and not process_ends():
+        if getattr(self, "waiting", None) and not process_ends():
             at_the_end_of_an_object(self.clear)
 
     def clear(self) -> None:

@@ -285,7 +285,8 @@ class CheckpointCall:
         self.poison: Any = None  # on a device: nan where a recomputation has given other values
 
     def __del__(self) -> None:
-        at_the_end_of_an_object(ended, self.first)  # it knows the function that knows it: ends the cycle
+        if (first := getattr(self, "first", None)) is not None:
+            at_the_end_of_an_object(ended, first)  # it knows the function that knows it: ends the cycle
 
     def __call__(self, *inputs: Any) -> AnyTuple:
         if self.marks is None:

@@ -28,7 +28,7 @@ from .._core.primitive import (
     values_of,
 )
 from .._core.registry import SHADOW_MAKERS
-from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
+from .._core.scope import OPEN, at_the_end_of, changed, scope_block
 from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
@@ -372,7 +372,7 @@ class ImplicitProblem:
         self.of_samples: AnyDict = {}
 
     def __del__(self) -> None:
-        at_the_end_of_an_object(self.first.finish)  # break the reference cycle between it and the functions
+        at_the_end_of(self, "first")  # break the reference cycle between it and the functions
 
     def linear(self, adjoint: bool) -> Primitive:
         run, *rules = [

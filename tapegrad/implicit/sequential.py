@@ -16,7 +16,7 @@ from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_b
 from .._core.errors import BatchError, callers_line, heard, take_back
 from .._core.primitive import SAMPLED, Primitive, bind, handle, joint_primitive, layout_of, live, values_of
 from .._core.reverse import Tape
-from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
+from .._core.scope import OPEN, at_the_end_of, changed, scope_block
 from .._core.trees import children, is_node, leaves, rebuilt, tree_map, with_leaves
 from .._core.variable import Variable
 from .._transforms.products import jvp, vjp
@@ -93,7 +93,7 @@ class Call:
         self.kept: list = []
 
     def __del__(self):
-        at_the_end_of_an_object(self.first.finish)  # break the reference cycle between it and the functions
+        at_the_end_of(self, "first")  # break the reference cycle between it and the functions
 
     def without_function(self, v: Any) -> Any:
         if not callable(v):

@@ -17,7 +17,7 @@ from ... import numpy as np
 from ..._core.errors import ArgumentError, ConvergenceError
 from ..._core.primitive import bind, joint_primitive
 from ..._core.registry import SHADOW_MAKERS
-from ..._core.scope import at_the_end_of_an_object, changed
+from ..._core.scope import at_the_end_of, changed
 from ..._core.trees import Const
 from ..._transforms.products import jvp, vjp
 from ..._transforms.rebind import Rebind, with_all
@@ -63,7 +63,7 @@ class Flow:
         self.functions, self.args = functions, args
 
     def __del__(self):
-        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
+        at_the_end_of(self, "first")  # it knows the functions that know it: ends the cycle
 
     def within(self, values: Any, run: Callable) -> Any:
         shadow = Rebind(self.functions, [*self.args], self.first, values)

@@ -21,7 +21,7 @@ from ... import numpy as np
 from ..._core.errors import KernelError, ShapeError, heard, take_back
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import SAMPLED, live, values_of
-from ..._core.scope import OPEN, at_the_end_of_an_object, changed
+from ..._core.scope import OPEN, at_the_end_of, changed
 from ..._core.trees import tree_map
 from ..._core.variable import Variable, View
 from ..._transforms.rebind import Rebind
@@ -82,7 +82,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         return KernelCall, (self.call, self.steps, self.states)
 
     def __del__(self):
-        at_the_end_of_an_object(self.copies.finish)  # as of a Call
+        at_the_end_of(self, "copies")  # as of a Call
 
     def right_side(self, theta: Any) -> Callable:
         """Return the right-hand side, as the kernel that is being traced runs it."""

@@ -18,7 +18,7 @@ from ..._core.errors import GuardError
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import bind, handle, joint_primitive, primal_of
 from ..._core.registry import load
-from ..._core.scope import OPEN, at_the_end_of_an_object, changed, lock
+from ..._core.scope import OPEN, at_the_end_of, changed, lock
 from ..._core.trees import Const
 from ..._core.variable import Variable
 from ..._transforms.products import jvp, vjp
@@ -66,7 +66,7 @@ class StageSlope(PickledByCall):
         return StageSlope, (self.right, self.stages)
 
     def __del__(self):
-        at_the_end_of_an_object(self.first.finish)  # as of a Call
+        at_the_end_of(self, "first")  # as of a Call
 
     def __call__(self, y: Any, t: Any, *values: Any) -> Any:
         shadow = Rebind(self.functions, [], self.first, values)

@@ -231,7 +231,7 @@ class SearchInstruction(Call):
 
     def __del__(self):
         super().__del__()
-        for shadow, _ in self.idle:
+        for shadow, _ in getattr(self, "idle", ()):
             at_the_end_of_an_object(forgotten, shadow)
 
     def result(self) -> Any:

@@ -18,7 +18,8 @@ class RecordedRun:
         self.held: list = []  # the bits of the arguments, and the tapes, while no sweep uses them
 
     def __del__(self) -> None:
-        self.let_go()
+        if hasattr(self, "held"):  # no exception has ended the constructor
+            self.let_go()
 
     def let_go(self) -> None:
         """Let another call use the tapes that no sweep uses."""
