@@ -183,6 +183,7 @@ ELSEWHERE = {
     "testing/diagnostics/profile": "what a tape keeps",
     "loops/operation": "the loop over the elements of numba.vectorize",
     "replay/emitted": "a replay's own text",
+    "replay/tree_text": "the text that takes arguments apart and puts results together",
     "replay/fusion/compiled_groups": "the text that calls a compiled group",
     "replay/fusion/row_products": "the text that calls compiled rows",
 }
