@@ -116,6 +116,13 @@ def note_comparison(sides: AnyTuple, frame: Any) -> None:
             return
 
 
+def may_agree(found: Any, answer: bool) -> bool:
+    """May this be the answer for all elements? (One is looked at.)"""
+    if type(found) is np.ndarray:
+        return found.size > 0 and bool(found.item(0)) is answer
+    return type(found) in (bool, np.bool_) and bool(found) is answer
+
+
 def note_equality(sides: AnyTuple, frame: Any) -> None:
     """Two sides are compared for equality, in the `frame`. NumPy and SciPy have no memos, and a number that
     the code writes is no stored one."""
@@ -123,16 +130,19 @@ def note_equality(sides: AnyTuple, frame: Any) -> None:
     traces = [side._trace if isinstance(side, Variable) else None for side in sides]
     if (trace := traces[0] or traces[1]) is None or None not in traces:
         return
+    place = id(frame.f_code) + frame.f_lasti
+    if place in trace.searches:
+        return
     a, b = [known(side)[0] for side in sides]
     if not (isinstance(a, HOST_NUMBERS) and isinstance(b, HOST_NUMBERS) and np.size(a)):
         return
-    if package_of_frame(frame) in ("numpy", "scipy"):
+    if not np.array_equal(a, b):
         return
-    if np.ndim(a) == 0 and a in [x for x in frame.f_code.co_consts if type(x) in (int, float)]:
-        return
-    if np.array_equal(a, b):
-        found = new_search(trace, id(frame.f_code) + frame.f_lasti)
-        found.equal, found.over = (frame.f_code.co_filename, frame.f_lineno), True
+    search = new_search(trace, place)
+    search.over = True
+    written = np.ndim(a) == 0 and a in [x for x in frame.f_code.co_consts if type(x) in (int, float)]
+    if not written and package_of_frame(frame) not in ("numpy", "scipy"):
+        search.equal = frame.f_code.co_filename, frame.f_lineno
 
 
 def shown(x: Any) -> Any:

@@ -45,7 +45,7 @@ from .._core.primitive import (
 )
 from .._core.registry import late
 from .._core.scope import OPEN
-from .._core.searches import new_search, note_comparison, note_equality
+from .._core.searches import may_agree, new_search, note_comparison, note_equality
 from .._core.serialized import note_formatted, note_written
 from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, variable
 from . import creation as creation
@@ -132,7 +132,7 @@ def _primal_operator(op: Callable, f) -> Callable:
     """Comparisons, and operators of booleans and integers. They run on primal values and have derivative
     zero."""
     hidden, orders = _entry(f), f in ORDERS
-    matches = f in (np.equal, np.not_equal)
+    answers = {np.equal: (True, np.True_), np.not_equal: (False, np.False_)}.get(f, ())  # for equal sides
 
     def method(a, b):
         if type(b) in PLAIN and type(a) is not View and type(x := a._value) in PLAIN:  # the usual case
@@ -146,15 +146,16 @@ def _primal_operator(op: Callable, f) -> Callable:
                     search = trace.searches.get(place) or new_search(trace, place)
                     if not search.over:
                         search.visit(trace, (a, b), (x, b), frame)
-                elif matches:
-                    note_equality((a, b), getframe(1))
-                return op(x, b)
+                found = op(x, b)
+                if answers:
+                    yes, numpys = answers
+                    if found is yes or found is numpys or type(found) is np.ndarray and may_agree(found, yes):
+                        note_equality((a, b), getframe(1))
+                return found
         if isinstance(b, (list, tuple)):
             b = s.nested_to_array(b)
         if orders:
             note_comparison((a, b), getframe(1))
-        elif matches:
-            note_equality((a, b), getframe(1))
         x, y = primal_of(a), primal_of(b)
         if isinstance(x, Variable) or isinstance(y, Variable):
             # None or a text: the content of a does not matter
@@ -162,7 +163,10 @@ def _primal_operator(op: Callable, f) -> Callable:
                 like = layout_of(x)
                 return op(np.ones(like.shape, like.dtype) if is_array(like) else like.dtype.type(1), y)
             return hidden(x, y)
-        return op(x, y)
+        found = op(x, y)
+        if answers and may_agree(found, answers[0]):
+            note_equality((a, b), getframe(1))
+        return found
 
     return method
 

@@ -19,7 +19,7 @@ from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import NoRuleError, frame_outside
 from .._core.foreign import SIMPLE
 from .._core.primitive import Primitive, any_tracked, bind, layout_of, primal_of, values_of
-from .._core.searches import ZERO, note_comparison, note_equality
+from .._core.searches import ZERO, may_agree, note_comparison, note_equality
 from .._core.trees import nested
 from .._core.variable import HANDLES, Variable
 from . import piecewise as piecewise
@@ -222,21 +222,35 @@ for _f in (np.isneginf, np.isposinf):
     NUMPY[_f] = with_out(NUMPY[_f])
 
 
-def with_note(note: Callable, operation: Callable) -> Callable:
+def noting_order(operation: Callable) -> Callable:
     """The operation, which compares its first two arguments, or one with zero."""
 
     @functools.wraps(operation)
     def called(*sides, **settings):
-        note((*sides, ZERO)[:2], frame_outside("tapegrad"))
+        note_comparison((*sides, ZERO)[:2], frame_outside("tapegrad"))
         return operation(*sides, **settings)
 
     return called
 
 
+def noting_equality(operation: Callable, answer: bool = True) -> Callable:
+    """The operation, whose answer for two equal arguments this is."""
+
+    @functools.wraps(operation)
+    def called(*sides, **settings):
+        found = operation(*sides, **settings)
+        if may_agree(found, answer):
+            note_equality(sides[:2], frame_outside("tapegrad"))
+        return found
+
+    return called
+
+
 for _f in (np.sign, np.less, np.less_equal, np.greater, np.greater_equal):
-    NUMPY[_f] = with_note(note_comparison, NUMPY[_f])
-for _f in (np.equal, np.not_equal, np.array_equal, np.isclose, np.allclose):
-    NUMPY[_f] = with_note(note_equality, NUMPY[_f])
+    NUMPY[_f] = noting_order(NUMPY[_f])
+for _f in (np.equal, np.array_equal, np.isclose, np.allclose):
+    NUMPY[_f] = noting_equality(NUMPY[_f])
+NUMPY[np.not_equal] = noting_equality(NUMPY[np.not_equal], False)
 
 
 NUMPY[np.iterable] = lambda y: bool(shape(y)) if isinstance(y, Variable) else np.iterable(y)
