@@ -249,10 +249,10 @@ def at_the_end_of_an_object(call: AnyFunction, *args: Any) -> None:
         _thread.start_new_thread(_thread.interrupt_main, ())
 
 
-def at_the_end_of(owner: Any, name: str, method: str = "finish") -> None:
-    """The same for a method of an attribute, which is lacking if an exception ended the constructor."""
+def at_the_end_of(owner: Any, name: str) -> None:
+    """Run `finish()` of an attribute so; it is lacking if an exception ended the constructor."""
     if (value := getattr(owner, name, None)) is not None:
-        at_the_end_of_an_object(getattr(value, method))
+        at_the_end_of_an_object(value.finish)
 
 
 # --- locks ---

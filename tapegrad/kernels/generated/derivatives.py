@@ -32,6 +32,7 @@ from ..._core.errors import ArgumentError
 from ..._core.primitive import Primitive, bind, joint_primitive, layout_of
 from ..._core.scope import lock, scope_block
 from ...ops import shaping
+from ...ops.declare import sum_of_given
 from ..emit.lower import SUMS, LoweredProgram, lower_program
 from ..graph.adjoint import forward, reverse
 from ..graph.program import KernelProgram
@@ -279,7 +280,7 @@ class Family:
         made = [np.zeros(layout_of(x).shape) if dx is None else dx for x, dx in zip(arrays, t, strict=True)]
         ways = [((sample_column(made[:-1]),), ())] if any([dx is not None for dx in t[:-1]]) else []
         ways += [((), (t[-1],))] if t[-1] is not None else []
-        return two_parts(sum_of_terms([self.F(run, theta, data, *way) for way in ways]), first)
+        return two_parts(sum_of_given([self.F(run, theta, data, *way) for way in ways]), first)
 
     def checked(self, need: tuple) -> tuple:
         """Return `need` (or the tangents); raise if a missing derivative is asked for."""
@@ -324,7 +325,7 @@ class Family:
 
     def push_value(self, at, run, t, out, arrays):
         theta, data, vs, ys, _ = at.parts(arrays)
-        return sum_of_terms([self.F(run, theta, data, vs, ys) for vs, ys in at.direction_terms(t, vs, ys)])
+        return sum_of_given([self.F(run, theta, data, vs, ys) for vs, ys in at.direction_terms(t, vs, ys)])
 
     def pull_gradient(self, at, run, U, out, need, arrays):
         """Pull back through R or D: <U, gradient of <W, F>> is <W, F> with the further direction U."""
@@ -340,7 +341,7 @@ class Family:
         terms = [self.gradient(at.kind, run, theta, data, a, b, w) for a, b in at.direction_terms(t, vs, ys)]
         if w is not None and t[-1] is not None:
             terms.append(self.gradient(at.kind, run, theta, data, vs, ys, t[-1]))
-        return sum_of_terms(terms)
+        return sum_of_given(terms)
 
     def pull_both(self, at, run, g, out, need, arrays):
         theta, data = arrays
@@ -351,7 +352,7 @@ class Family:
         if g[1] is not None:
             by_theta.append(self.gradient("R", run, theta, data, (g[1],), (), None) if need[0] else None)
             by_data.append(self.gradient("D", run, theta, data, (g[1],), (), None) if need[1] else None)
-        return sum_of_terms(by_theta), sum_of_terms(by_data)
+        return sum_of_given(by_theta), sum_of_given(by_data)
 
     def push_both(self, at, run, t, out, arrays):
         theta, data = arrays
@@ -364,7 +365,7 @@ class Family:
         gradient = [
             self.gradient("R", run, theta, data, vs, ys, None) for vs, ys in at.direction_terms(t, (), ())
         ]
-        return sum_of_terms(value), sum_of_terms(gradient)
+        return sum_of_given(value), sum_of_given(gradient)
 
 
 class ArgumentLayout:
@@ -425,14 +426,6 @@ def replace_item(vs: tuple, i: int, v: Any) -> tuple:
 
 def without(vs: tuple, i: int) -> tuple:
     return vs[:i] + vs[i + 1 :]
-
-
-def sum_of_terms(terms: list) -> Any:
-    out = None
-    for x in terms:
-        if x is not None:
-            out = x if out is None else out + x
-    return out
 
 
 def derivative_library(*arrays: Any) -> Any:

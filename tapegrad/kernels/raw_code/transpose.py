@@ -13,7 +13,7 @@ import numpy as np
 from ..._core.errors import KernelError, NoRuleError
 from ..._core.primitive import primal_of, truth_of
 from ...ops import shaping
-from ..generated.derivatives import sum_of_terms
+from ...ops.declare import sum_of_given
 
 MOST_ELEMENT_LAUNCHES = 256  # launches for elements, at most
 
@@ -154,7 +154,7 @@ def pushforward_kernel(k: Any, t: list, out: Any, args: tuple, known: dict) -> A
             if not own:
                 bars = [None if c is None else k.reduced(b, c) for b, c in zip(k.given, bars, strict=True)]
             pieces.append(
-                sum_of_terms([contracted(bars[n], t[n], bar_axis(k, n) if own else None) for n in taken])
+                sum_of_given([contracted(bars[n], t[n], bar_axis(k, n) if own else None) for n in taken])
             )
         tangents.append(assembled(pieces, shape, axis) if pieces else xp.zeros(shape, a.dtype(real)))
     return tuple(tangents) if isinstance(out, tuple) else tangents[0]
@@ -192,7 +192,7 @@ def pullback_kernel(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: d
         for seed in units(xp, shape, a.dtype(real), axis):
             dots = k.tangents_of(tangents(n, seed), out, args, known)
             pieces.append(
-                sum_of_terms([contracted(dots[m], gs[m], None if axis is None else axes[m]) for m in live])
+                sum_of_given([contracted(dots[m], gs[m], None if axis is None else axes[m]) for m in live])
             )
         terms.append(assembled(pieces, shape, axis) if pieces else xp.zeros(shape, a.dtype(real)))
     return terms
