@@ -48,6 +48,8 @@ def variable_of(x):
         return argument(x)
     if isinstance(x, Variable) or is_array(x) or not hasattr(type(x), "__array__"):
         return x
+    if hasattr(x, "to_numpy"):
+        return numbers_of_table(x)
     y = x.__array__()
     return y if isinstance(y, Variable) else x
 
