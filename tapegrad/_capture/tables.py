@@ -17,6 +17,7 @@ from .._core.arrays import is_array
 from .._core.primitive import holds_variable, is_tracked, layout_of, primal_of, values_of
 from .._core.scope import OPEN
 from .._core.variable import HANDLES
+from .._dispatch.faces import TRACKED
 from ..ops.shaping import nested_to_array
 from .builtin import PatchedModule
 
@@ -24,7 +25,7 @@ from .builtin import PatchedModule
 class TrackedDtype(ExtensionDtype):
     """Floats with derivatives."""
 
-    name, type, kind, na_value, _is_numeric = "tracked", float, "f", plain_np.nan, True
+    name, type, kind, na_value, _is_numeric = TRACKED, float, "f", plain_np.nan, True
     numpy_dtype = plain_np.dtype(float)  # which pandas compares with others
 
     @classmethod
@@ -271,6 +272,23 @@ def of_number(theirs: Any) -> Any:
     return method
 
 
+def whole_table(theirs: Any) -> Any:
+    """Pandas' own way to a table's numbers as one array, which is tracked where a column is. Pandas itself gets
+    objects."""
+
+    def numbers(self: Any, *args: Any, **settings: Any) -> Any:
+        found = theirs(self, *args, **settings)
+        asked = args or not settings.keys() <= {"copy"}
+        if found.dtype != object or asked or found.size == 0 or not OPEN.depth:
+            return found
+        inside = sys._getframe(1).f_globals.get("__name__", "").startswith("pandas.")
+        return found if inside or not numbers_with_tracked([*found.flat]) else nested_to_array(found.tolist())
+
+    return numbers
+
+
+pandas.DataFrame.to_numpy = whole_table(pandas.DataFrame.to_numpy)
+pandas.DataFrame.values = property(whole_table(pandas.DataFrame.values.fget))
 pandas.DataFrame._flex_arith_method = of_number(pandas.DataFrame._flex_arith_method)
 for _class in (pandas.Series, pandas.DataFrame):
     for _name in ("_arith_method", "_cmp_method"):

@@ -66,9 +66,16 @@ def has_objects(y) -> bool:
 
 
 def numbers_of_table(x):
-    """The numbers in a table or column of pandas, if some are tracked; else x."""
+    """The numbers in a table or column of pandas, if some are tracked, or were until a transform ended; else
+    x."""
     values = x.to_numpy()
-    return argument(values) if isinstance(values, Variable) or has_objects(values) else x
+    if isinstance(values, Variable) or has_objects(values):
+        return argument(values)
+    kinds = x.dtypes if hasattr(x, "columns") else [getattr(x, "dtype", None)]
+    return values.astype(float) if any([getattr(d, "name", d) == TRACKED for d in kinds]) else x
+
+
+TRACKED = "tracked"  # the dtype of columns with derivatives
 
 
 def with_arrays_of(objects: tuple) -> list | None:
