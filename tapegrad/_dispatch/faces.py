@@ -65,7 +65,7 @@ def has_objects(y) -> bool:
     return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
 
 
-def numbers_of_table(x):
+def numbers_of_table(x: Any) -> Any:
     """The numbers in a table or column of pandas, if some are tracked, or were until a transform ended; else
     x."""
     values = x.to_numpy()
