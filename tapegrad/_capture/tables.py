@@ -273,8 +273,8 @@ def of_number(theirs: Any) -> Any:
 
 
 def whole_table(theirs: Any) -> Any:
-    """Pandas' own way to a table's numbers as one array, which is tracked where a column is. Pandas itself gets
-    objects."""
+    """Pandas' own way to a table's numbers as one array, which is tracked where a column is. Pandas itself
+    gets objects."""
 
     def numbers(self: Any, *args: Any, **settings: Any) -> Any:
         found = theirs(self, *args, **settings)

@@ -98,7 +98,9 @@ CALLS = {
     "multivariate_normal, cholesky": lambda t: default_rng(0).multivariate_normal([0, t], COV * t, method="cholesky"),
     "multivariate_normal, RandomState": lambda t: RandomState(0).multivariate_normal([0, t], COV * t, 3),
     # the two kinds take other singular vectors, which shows where a change of the covariance is not symmetric
-    "multivariate_normal, one side": lambda t: default_rng(0).multivariate_normal([0, 1], COV * np.array([[1, t], [1, 1]]), 3),
+    "multivariate_normal, one side": lambda t: (
+        default_rng(0).multivariate_normal([0, 1], COV * np.array([[1, t], [1, 1]]), 3)
+    ),
     "multivariate_normal, RandomState, one side": lambda t: (
         RandomState(0).multivariate_normal([0, 1], COV * np.array([[1, t], [1, 1]]), 3)
     ),
