@@ -54,8 +54,8 @@ PARTS = HELD | frozenset((
     types.CellType, types.MethodType, property, staticmethod, classmethod,
 ))  # fmt: skip
 
-KEYS, VALUES, LENGTH, MEMBERS = dict.keys, dict.values, dict.__len__, list.__iter__
-OF_FUNCTIONS = [*map(operator.attrgetter, ("__code__", "__defaults__", "__kwdefaults__", "__dict__"))]
+KEYS, VALUES, MEMBERS = dict.keys, dict.values, list.__iter__
+OF_FUNCTION = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__", "__dict__")
 
 
 RECENT: collections.OrderedDict = collections.OrderedDict()  # ids -> (weak reference, memory)
@@ -190,11 +190,32 @@ def in_dicts(dicts: list) -> list:
     for d in dicts:
         found += KEYS(d)
         found += VALUES(d)
+        found.append(EMPTY)
+    return found
+
+
+def in_lists(lists: list) -> list:
+    found: list = []
+    for x in lists:
+        found += MEMBERS(x)
+        found.append(EMPTY)
     return found
 
 
 def in_filled(places: list) -> list:
-    return [v for x in places for read in (kind_of(x).parts, kind_of(x).settings) for v in read(x)]
+    found: list = []
+    for x in places:
+        found += kind_of(x).parts(x)
+        found.append(EMPTY)
+        found += kind_of(x).settings(x)
+    return found
+
+
+def in_objects(objects: list) -> list:
+    found: list = []
+    for x in objects:
+        found += type(x), dict_of(x)
+    return found
 
 
 def in_slots(places: list) -> list:
@@ -202,35 +223,44 @@ def in_slots(places: list) -> list:
 
 
 def in_classes(places: list) -> list:
-    return [v for c, space in places for found in (bases_of(c), space, space.values()) for v in found]
+    found: list = []
+    for c, space in places:
+        found.append(type(c))
+        found += bases_of(c)
+        found.append(EMPTY)
+        found += space
+        found += space.values()
+    return found
 
 
-# of each kind of places: what is held there, in a fixed order, by one or more functions; and how many
+def in_functions(functions: list) -> list:
+    """(What a function's namespace holds is among the dicts, unless that was empty.)"""
+    found: list = []
+    for parts in map(OF_FUNCTION, functions):
+        found += parts
+        found.append(not parts[-1])
+    return found
+
+
+# of each kind of places: what is held there, in a fixed order. EMPTY stands after parts of any number
 HELD_IN: dict = {
-    "cells": (functools.partial(map, operator.attrgetter("cell_contents")),),  # (an empty one: ValueError)
-    "names": (in_spaces,),
-    "dicts": (in_dicts,),
-    "lists": (lambda lists: [v for x in lists for v in MEMBERS(x)],),
-    "filled": (in_filled,),
-    "unread": (functools.partial(map, type),),
-    "objects": (functools.partial(map, type), functools.partial(map, dict_of)),
-    "slots": (in_slots,),
-    "classes": (lambda places: [type(c) for c, _ in places], in_classes),
-    "functions": tuple([functools.partial(map, getter) for getter in OF_FUNCTIONS]),
-}
-LENGTHS_OF: dict = {
-    "dicts": functools.partial(map, LENGTH),
-    "lists": functools.partial(map, list.__len__),
-    "filled": functools.partial(map, len),
-    "classes": lambda places: [(len(bases_of(c)), len(space)) for c, space in places],
-    "attributes": functools.partial(map, len),
+    "cells": functools.partial(map, operator.attrgetter("cell_contents")),  # (an empty one: ValueError)
+    "names": in_spaces,
+    "dicts": in_dicts,
+    "lists": in_lists,
+    "filled": in_filled,
+    "unread": functools.partial(map, type),
+    "objects": in_objects,
+    "slots": in_slots,
+    "classes": in_classes,
+    "functions": in_functions,
 }
 
 
 class Places:
     """Where the real objects, or their shadows, hold what they hold; and what that was."""
 
-    __slots__ = ("numbers", "objects", "unread", "slots", "functions", "reads", "counts", "held", "lengths")
+    __slots__ = ("numbers", "objects", "unread", "slots", "functions", "reads", "held")
 
     def __init__(self, changes: list, side: int):
         found: dict = {name: [] for name in (*HELD_IN, "numbers")}
@@ -238,12 +268,10 @@ class Places:
             for name, place in change[0].places(change, side):
                 found[name].append(place)
         found["classes"] = [(c, space_of(c)) for c in found["classes"]]
-        found["attributes"] = [f.__dict__ for f in found["functions"]]
         self.numbers, self.objects, self.unread = found["numbers"], found["objects"], found["unread"]
         self.slots, self.functions = found["slots"], found["functions"]
-        self.reads = [(read, found[name]) for name, reads in HELD_IN.items() if found[name] for read in reads]
-        self.counts = [(count, found[name]) for name, count in LENGTHS_OF.items() if found[name]]
-        self.held, self.lengths = self.held_now(), self.lengths_now()
+        self.reads = [(read, found[name]) for name, read in HELD_IN.items() if found[name]]
+        self.held = self.held_now()
 
     def held_now(self) -> list:
         found: list = []
@@ -251,18 +279,12 @@ class Places:
             found += read(places)
         return found
 
-    def lengths_now(self) -> list:
-        found: list = []
-        for count, places in self.counts:
-            found += count(places)
-        return found
-
     def is_same(self) -> bool:
         for x in self.numbers:
             if not IMMUTABLE.issuperset(map(type, x.values() if type(x) is dict else x)):
                 return False
         try:
-            return self.lengths_now() == self.lengths and same(self.held_now(), self.held)
+            return same(self.held_now(), self.held)
         except ValueError:
             return False
 

@@ -17,6 +17,7 @@ from .._core.arrays import is_array
 from .._core.primitive import holds_variable, is_tracked, layout_of, primal_of, values_of
 from .._core.scope import OPEN
 from .._core.variable import HANDLES
+from .._dispatch.faces import TRACKED
 from ..ops.shaping import nested_to_array
 from .builtin import PatchedModule
 
@@ -24,7 +25,7 @@ from .builtin import PatchedModule
 class TrackedDtype(ExtensionDtype):
     """Floats with derivatives."""
 
-    name, type, kind, na_value, _is_numeric = "tracked", float, "f", plain_np.nan, True
+    name, type, kind, na_value, _is_numeric = TRACKED, float, "f", plain_np.nan, True
     numpy_dtype = plain_np.dtype(float)  # which pandas compares with others
 
     @classmethod
@@ -81,7 +82,13 @@ class TrackedColumn(ExtensionArray):
         return iter(self._x)
 
     def isna(self) -> Any:
-        return plain_np.isnan(values_of(primal_of(self._x)))
+        return values_of(np.isnan(primal_of(self._x)))  # (samples of vmap may agree in this)
+
+    def __getattr__(self, name: str) -> Any:
+        """A method or attribute of arrays, of `series.values`."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._x, name)
 
     def copy(self) -> Any:
         return TrackedColumn(np.array(self._x))
@@ -120,13 +127,15 @@ class TrackedColumn(ExtensionArray):
         return wrapped(getattr(ufunc, method)(*map(unwrapped, inputs), **settings))
 
     def _reduce(self, name: str, *, skipna: bool = True, keepdims: bool = False, **settings: Any) -> Any:
-        x = self._x[~self.isna()] if skipna else self._x
-        ddof = {"ddof": settings.get("ddof", 1)} if name in ("var", "std", "sem") else {}
         if name not in ("sum", "prod", "mean", "var", "std", "min", "max", "median", "sem"):
             raise TypeError(f"{name} of tracked values: write it with numpy, of column.to_numpy()")
+        x = self._x
+        x = x[~self.isna()] if skipna and not OPEN.hiding else x  # (which hides where numbers are missing)
         if len(x) < settings.get("min_count", 0):
             return plain_np.nan
-        y = np.std(x, **ddof) / np.sqrt(len(x)) if name == "sem" else getattr(np, name)(x, **ddof)
+        reduce = getattr(np, f"{'nan' * (skipna and bool(OPEN.hiding))}{'std' if name == 'sem' else name}")
+        y = reduce(x, **({"ddof": settings.get("ddof", 1)} if name in ("var", "std", "sem") else {}))
+        y = y / np.sqrt(np.sum(~np.isnan(x)) if skipna else len(x)) if name == "sem" else y
         return TrackedColumn(y[None]) if keepdims else y
 
     def _quantile(self, qs: Any, interpolation: str) -> Any:
@@ -198,6 +207,93 @@ def sanitized(data: Any, index: Any, dtype: Any = None, *args: Any, **settings: 
 
 for _module in (pandas.core.frame, pandas.core.series, pandas.core.internals.construction):
     _module.sanitize_array = sanitized
+
+
+# --- tables from outside, as operands of tracked values ---
+
+
+def with_tracked_columns(x: Any) -> Any:
+    """A series, or the numbers of a table, in columns that tracked values can be computed with."""
+    if isinstance(x, pandas.Series):
+        values = x.array
+        plain = x.dtype.kind in "biuf" and not isinstance(x.dtype, TrackedDtype)
+        return pandas.Series(TrackedColumn(x.to_numpy(float)) if plain else values, x.index, name=x.name)
+    found = pandas.DataFrame({n: with_tracked_columns(x.iloc[:, n]) for n in range(x.shape[1])}, x.index)
+    found.columns = x.columns
+    return found
+
+
+def labelled(x: Any, like: Any) -> Any:
+    """A number or array that meets a table as pandas takes it: for each row of a series, for each column of a
+    table, or for all elements."""
+    ndim = layout_of(x).ndim
+    if isinstance(like, pandas.Series):
+        return TrackedColumn(x if ndim else np.full(len(like), x)) if ndim < 2 else x
+    if ndim == 2:
+        return CLASSES[pandas.DataFrame].of_array(x, like.index, like.columns)
+    row = x if ndim else np.full(like.shape[1], x)
+    return pandas.Series(TrackedColumn(row), like.columns)
+
+
+def with_tracked_operand(theirs: Any) -> Any:
+    """Pandas' own method of all operators, or comparisons, whose other operand may be tracked."""
+
+    def method(self: Any, other: Any, op: Any) -> Any:
+        if type(other) in HANDLES and layout_of(other).dtype.kind == "f":
+            self, other = with_tracked_columns(self), labelled(other, self)
+        return theirs(self, other, op)
+
+    return method
+
+
+def with_tracked_factor(theirs: Any) -> Any:
+    """Pandas' own `dot`, whose factor may be tracked."""
+
+    def dot(self: Any, other: Any) -> Any:
+        if type(other) not in HANDLES:
+            return theirs(self, other)
+        found = np.dot(self.to_numpy(), other)
+        if isinstance(self, pandas.Series):
+            return found
+        kind = pandas.Series if layout_of(found).ndim == 1 else pandas.DataFrame
+        return CLASSES[kind](found, index=self.index)
+
+    return dot
+
+
+def of_number(theirs: Any) -> Any:
+    """Pandas' own method of `table.mul` and the like, whose other operand may be a tracked number."""
+
+    def method(self: Any, other: Any, op: Any, *, fill_value: Any = None, **settings: Any) -> Any:
+        if type(other) in HANDLES and not layout_of(other).ndim and fill_value is None:
+            return self._arith_method(other, op)
+        return theirs(self, other, op, fill_value=fill_value, **settings)
+
+    return method
+
+
+def whole_table(theirs: Any) -> Any:
+    """Pandas' own way to a table's numbers as one array, which is tracked where a column is. Pandas itself
+    gets objects."""
+
+    def numbers(self: Any, *args: Any, **settings: Any) -> Any:
+        found = theirs(self, *args, **settings)
+        asked = args or not settings.keys() <= {"copy"}
+        if found.dtype != object or asked or found.size == 0 or not OPEN.depth:
+            return found
+        inside = sys._getframe(1).f_globals.get("__name__", "").startswith("pandas.")
+        return found if inside or not numbers_with_tracked([*found.flat]) else nested_to_array(found.tolist())
+
+    return numbers
+
+
+pandas.DataFrame.to_numpy = whole_table(pandas.DataFrame.to_numpy)
+pandas.DataFrame.values = property(whole_table(pandas.DataFrame.values.fget))
+pandas.DataFrame._flex_arith_method = of_number(pandas.DataFrame._flex_arith_method)
+for _class in (pandas.Series, pandas.DataFrame):
+    for _name in ("_arith_method", "_cmp_method"):
+        setattr(_class, _name, with_tracked_operand(getattr(_class, _name)))
+    _class.dot = with_tracked_factor(_class.dot)
 
 
 # --- moving windows: pandas' compiled sums over windows, for tracked values ---

@@ -327,7 +327,10 @@ REFUSED = re.compile(
     r"(?<!unhashable type: )'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View|numpy\.\w+) "
     r"to|"
     "Iterator operand is flagged as writeable|"
-    "(float|array) .*required, not (Variable|View)"
+    "(float|array) .*required, not (Variable|View)|"
+    # of Cython and Pythran, which look for the code of an argument's type
+    r"^No matching signature found$|^Function call with ambiguous argument types$|"
+    r"^Invalid call to pythranized function .*\b(Variable|View)\b"
 )
 
 

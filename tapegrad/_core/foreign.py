@@ -166,7 +166,9 @@ def operand(x: Any) -> Any:
     kind = type(x)
     if issubclass(kind, (Subarray, PlainSubarray)) or holds_objects(x):
         return NotImplemented
-    if library_of(kind) == "pandas":  # its results have labels, and their methods differ from NumPy's
+    if library_of(kind) == "pandas":  # a result has labels
+        if hasattr(kind, "iloc") or hasattr(kind, "_from_sequence"):  # a table, a column of one
+            return NotImplemented
         raise refuse_foreign(x, "its .to_numpy()")
     theirs = library_of(kind) in REMEDIES and any(hasattr(kind, name) for name in ARRAY_LIKE)
     if is_scalar(x) or is_array(x) or kind is Const or theirs:

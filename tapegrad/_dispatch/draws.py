@@ -67,21 +67,26 @@ LAWS = {
 }
 
 
-def root_of(cov, method: str):
-    """NumPy's factor A of a covariance A A^T."""
+def root_of(cov, method: str | None):
+    """NumPy's factor A of a covariance A A^T. `method`: that of a Generator; None: a RandomState, which takes
+    the right singular vectors."""
     if method == "cholesky":
         return cholesky(cov)
-    s, u = eigh(cov) if method == "eigh" else svd(cov)[1::-1]
-    return u * sqrt(abs(s) if method == "eigh" else s)
+    if method == "eigh":
+        s, u = eigh(cov)
+        return u * sqrt(abs(s))
+    u, s, vt = svd(cov)
+    return (vt.T if method is None else u) * sqrt(s)
 
 
-def normal_vectors(draw: Callable, mean, cov, size=None, *rest, **settings):
+def normal_vectors(real, draw: Callable, mean, cov, size=None, *rest, **settings):
     """`multivariate_normal`, of which mean and cov may be tracked."""
     mean, cov = array(mean), array(cov)
     draw([primal_of(mean), primal_of(cov), 0, *rest], settings)  # NumPy judges the parameters
     d = len(mean)
     z = draw([np.zeros(d), np.eye(d), size], {})
-    return mean + z @ root_of(cov, settings.get("method", "svd")).T
+    method = None if isinstance(real, np.random.RandomState) else settings.get("method", "svd")
+    return mean + z @ root_of(cov, method).T
 
 
 def parameters_of(name: str, args: tuple, kwargs: dict) -> list:
@@ -106,11 +111,11 @@ def holds_hidden(name: str, args: tuple, kwargs: dict) -> bool:
     return name in LAWS and truth_of(np.all(LAWS[name].holds(*parameters_of(name, args, kwargs))))
 
 
-def reparametrised(draw: Callable, name: str, args: tuple, kwargs: dict, accepted: bool = False):
-    """`draw(args, kwargs)` is NumPy's, or the operation that a recording notes. `accepted`: the parameters
-    need no check by NumPy."""
+def reparametrised(real, draw: Callable, name: str, args: tuple, kwargs: dict, accepted: bool = False):
+    """`real` is NumPy's generator, `draw(args, kwargs)` its method, or the operation that a recording notes.
+    `accepted`: the parameters need no check by NumPy."""
     if name == "multivariate_normal":
-        return normal_vectors(draw, *args, **kwargs)
+        return normal_vectors(real, draw, *args, **kwargs)
     law, params = LAWS[name], parameters_of(name, args, kwargs)
     count = len(params)
     size = args[count] if len(args) > count else kwargs.get("size")

@@ -48,6 +48,8 @@ def variable_of(x):
         return argument(x)
     if isinstance(x, Variable) or is_array(x) or not hasattr(type(x), "__array__"):
         return x
+    if hasattr(x, "to_numpy"):
+        return numbers_of_table(x)
     y = x.__array__()
     return y if isinstance(y, Variable) else x
 
@@ -63,10 +65,17 @@ def has_objects(y) -> bool:
     return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
 
 
-def numbers_of_table(x):
-    """The numbers in a table or column of pandas, if some are tracked; else x."""
+def numbers_of_table(x: Any) -> Any:
+    """The numbers in a table or column of pandas, if some are tracked, or were until a transform ended; else
+    x."""
     values = x.to_numpy()
-    return argument(values) if isinstance(values, Variable) or has_objects(values) else x
+    if isinstance(values, Variable) or has_objects(values):
+        return argument(values)
+    kinds = x.dtypes if hasattr(x, "columns") else [getattr(x, "dtype", None)]
+    return values.astype(float) if any([getattr(d, "name", d) == TRACKED for d in kinds]) else x
+
+
+TRACKED = "tracked"  # the dtype of columns with derivatives
 
 
 def with_arrays_of(objects: tuple) -> list | None:

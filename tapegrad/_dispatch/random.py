@@ -82,7 +82,8 @@ class TracedGenerator:
         if self.has_derivatives(given) and not orders:
             if not has_formula(name, args, kwargs):
                 raise refusing_draw(name)
-            return reparametrised(lambda args, kwargs: self.draw(name, args, kwargs), name, args, kwargs)
+            draw = lambda args, kwargs: self.draw(name, args, kwargs)
+            return reparametrised(self.real, draw, name, args, kwargs)
         if orders and (ndim(given[0]) or name != "permutation"):
             return ORDERS[name](self, *args, **kwargs)
         if name == "shuffle" or (out is not None and not isinstance(out, Variable)):
@@ -200,7 +201,8 @@ def method(name: str):
             return given_back(f(*lend(args), **lend(kwargs)), args, kwargs)
         hidden = any([isinstance(primal_of(x), Variable) for x in (*args, *kwargs.values())])
         if has_formula(name, args, kwargs) and (not hidden or holds_hidden(name, args, kwargs)):
-            return reparametrised(lambda args, kwargs: f(*args, **kwargs), name, args, kwargs, hidden)
+            draw = lambda args, kwargs: f(*args, **kwargs)
+            return reparametrised(self.real, draw, name, args, kwargs, hidden)
         if name not in ORDERS:
             raise refusing_draw(name)
         return ORDERS[name](self.real, *args, **kwargs)

@@ -42,7 +42,7 @@ from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.trees import nested, tree_map
 from .._core.variable import HANDLES
-from .._dispatch.faces import FACES, faces_of, is_function, library_function
+from .._dispatch.faces import FACES, faces_of, is_function, library_function, numbers_of_table
 from .._dispatch.stand_ins import INSTANCES, of_instance
 from ..implicit.sequential import run_sequentially
 from ..ops.creation import as_variable
@@ -94,6 +94,8 @@ def others_that(test: Callable) -> Callable:
         parts = (
             (x.full,)
             if type(x) is SelectedElements
+            else (numbers,)
+            if hasattr(type(x), "to_numpy") and (numbers := numbers_of_table(x)) is not x
             else x.flat
             if type(x) is np.ndarray and x.dtype == object
             else ()
@@ -166,7 +168,7 @@ def bare(x: Any) -> Any:
         return x._bare()
     if type(x) is SelectedElements:
         return bare(x.plain_elements())
-    return values_of(x)
+    return values_of(numbers_of_table(x) if hasattr(type(x), "to_numpy") else x)
 
 
 CASTS: dict = {}  # (function or class, places of complex arguments) -> does SciPy cast one to real?
@@ -485,6 +487,7 @@ class CarrierType(type):
     def __call__(cls, *args, **kwargs):
         theirs = getattr(cls, "_theirs", None)
         if theirs is not None:
+            args = tuple([numbers_of_table(x) if hasattr(type(x), "to_numpy") else x for x in args])
             keep_imaginary_parts(theirs, theirs.__name__, theirs, args, kwargs)
         return super().__call__(*args, **kwargs)
 
@@ -533,6 +536,8 @@ def as_float_array(x: Any, like: Any = None) -> Any:
     """x as an array or Variable of floating point numbers, in the library of `like`."""
     if isinstance(x, (list, tuple)):
         x = nested_to_array(x)
+    if hasattr(type(x), "to_numpy"):
+        x = numbers_of_table(x)
     if type(x) in HANDLES:
         if like is not None and not is_tracked(x) and xp(x) is not xp(like):
             return as_float_array(values_of(x), like)

@@ -35,6 +35,7 @@ from .._core.primitive import Trace, handle, layout_of, live, values_of, watched
 from .._core.scope import OPEN, WATCHERS, scope_block
 from .._core.searches import tell_searches
 from .._core.trees import (
+    LEAVES,
     Const,
     children,
     describe_tree,
@@ -47,7 +48,7 @@ from .._core.trees import (
 )
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, FLOAT, HANDLES, Variable, bottom, frozen
-from .._dispatch.faces import has_objects
+from .._dispatch.faces import has_objects, numbers_of_table
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
 from ..ops.linalg.degenerate_spectra import free_of_gauge
@@ -162,12 +163,30 @@ def lowered_leaf(y: Any, trace: Trace) -> AnyTuple:
 
 
 def returned(y: Any) -> Any:
-    """What a function returned, with object arrays of tracked numbers as arrays of numbers, and with the
-    arrays of subarrays."""
+    """What a function returned, with object arrays of tracked numbers, and columns and tables of them, as
+    arrays of numbers, and with the arrays of subarrays."""
     if type(y) in HANDLES:
         return y
-    elements = lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v
+
+    def elements(v: Any) -> Any:
+        if has_objects(v) or hasattr(type(v), "plain_elements"):
+            return argument(v)
+        return arrays_of_tables(v)
+
     return tree_map(elements, without_subarrays(y))
+
+
+def arrays_of_tables(y: Any, plain: bool = False) -> Any:
+    """What a function returned, with columns and tables of tracked numbers as arrays: labels have no place in
+    a derivative. `plain`: other floats too, which are tracked in another run."""
+
+    def array(v: Any) -> Any:
+        if not hasattr(type(v), "to_numpy"):
+            return v
+        numbers = numbers_of_table(v)
+        return v.to_numpy() if plain and numbers is v and v.to_numpy().dtype.kind == "f" else numbers
+
+    return y if type(y) in LEAVES else tree_map(array, y)
 
 
 def run_once(

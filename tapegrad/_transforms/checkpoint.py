@@ -21,7 +21,7 @@ from .._core.variable import Variable, frozen, variable
 from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
 from .arguments import check_function, user_name
-from .call import constant_like, value_out
+from .call import arrays_of_tables, constant_like, value_out
 from .products import jvp, vjp
 from .rebind import Rebind, as_they_were, captured_result, confirm, ended, note_carried, out_of, with_all
 
@@ -305,7 +305,7 @@ class CheckpointCall:
                 restore(r, state)
             y = raised = None
             try:
-                y = g(*args, **kwargs)
+                y = arrays_of_tables(g(*args, **kwargs), True)
             except Exception as error:
                 if again and type(error) is not self.raises:
                     raise

@@ -31,7 +31,7 @@ from ..ops.declare import dtype as dtype_of
 from ..ops.declare import shape
 from .arguments import check_function, numpy_number, user_name, where_of
 from .batching.rules import CustomRule, as_stack
-from .call import constant_like
+from .call import arrays_of_tables, constant_like
 from .rebind import note_carried
 from .transpose import checked_terms, transposed_jvp, transposed_vjp
 from .vmap import vmap
@@ -182,7 +182,7 @@ class Differences:
 
     def slopes(self, xs: AnyTuple, params: Params, directions: AnyList) -> AnyTuple:
         """(f at xs, the derivatives of its leaves along each direction {place: tangent})"""
-        y = self.f(*xs, **params)
+        y = arrays_of_tables(self.f(*xs, **params), True)
         kinds = {dtype_of(v) for v in (*xs, *leaves(y))}
         if any([kind.kind == "c" for kind in kinds]):
             raise ArgumentError(
@@ -210,7 +210,12 @@ class Differences:
     def central(self, xs: AnyTuple, params: Params, direction: AnyDict, h: float) -> AnyList:
         ahead, behind = [
             leaves(
-                self.f(*[x + s * direction[k] if k in direction else x for k, x in enumerate(xs)], **params)
+                arrays_of_tables(
+                    self.f(
+                        *[x + s * direction[k] if k in direction else x for k, x in enumerate(xs)], **params
+                    ),
+                    True,
+                )
             )
             for s in (h, -h)
         ]
@@ -342,6 +347,7 @@ def is_first(first: Any, together: Any) -> bool:
 def checked_result(f: AnyFunction, y: Any) -> Any:
     """The result of f, which was given plain arrays: what an open transform watches in it came by another
     way."""
+    y = arrays_of_tables(y, True)
     if any([is_tracked(v) for v in leaves(y)]):
         raise ArgumentError(
             f"rule({user_name(f)}){where_of(f)}: the result depends on {way_to_tracked(f)}, which an open "

@@ -23,6 +23,7 @@ from ..ops.declare import dtype, shape
 from .arguments import Inputs, enter_leaf
 from .call import (
     RecordedCall,
+    arrays_of_tables,
     cast_leaves,
     cast_to_primal,
     check_scalar,
@@ -60,7 +61,7 @@ class TapeCall(RecordedCall):
     """Values y and watched leaves x of a tape by hand, as a transform has its outputs and inputs."""
 
     def __init__(self, call: str, tape: "Tape", y: Any, x: Any):
-        trace = tape._trace
+        trace, y = tape._trace, arrays_of_tables(y)
         self.tape, self.tree = trace, y
         self.low = [tape._found(v) for v in leaves(y)]
         if all([s is None for _, s in self.low]):

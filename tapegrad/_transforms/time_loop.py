@@ -25,7 +25,7 @@ from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable, bottom, frozen, variable
 from ..ops.indexing.flat import FlatIterator
 from .arguments import check_function, numpy_number, user_name
-from .call import constant_like
+from .call import arrays_of_tables, constant_like
 from .checkpoint import CheckpointCall, mark
 from .products import vjp
 from .rebind import (
@@ -173,7 +173,7 @@ class StateForm:
     def stepped(self, step: AnyFunction, i: int, members: AnyList, like: Any = None) -> AnyList:
         """The leaves of the next state. `like`: the tree in the classes that `step` knows."""
         like = self.like if like is None else like
-        y, flat = step(i, with_leaves(like, iter(members))), []
+        y, flat = arrays_of_tables(step(i, with_leaves(like, iter(members))), True), []
         try:
             tree_map(lambda _, v: flat.append(v), like, y)
         except ArgumentError:

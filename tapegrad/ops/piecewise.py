@@ -191,15 +191,15 @@ rules(maximum, lambda g, out, x, y: tie_share(g, x, y), lambda g, out, x, y: tie
 
 
 @implements(np.clip, vars(umath)["clip"])
-def clip(a, a_min=None, a_max=None, *, min=None, max=None):
+def clip(a, a_min=None, a_max=None, *, min=None, max=None, dtype=None):
     if (a_min is not None or a_max is not None) and (min is not None or max is not None):
         raise ValueError("numpy.clip: give a_min and a_max, or min and max")
     low, high = a_min if min is None else min, a_max if max is None else max
     if low is None and high is None:
         return copied(a)
-    for limit, extreme in ((low, maximum), (high, minimum)):
+    for limit, extreme, ufunc in ((low, maximum, np.maximum), (high, minimum, np.minimum)):
         if limit is not None:
-            a = extreme(a, limit)
+            a = extreme(a, limit) if dtype is None else ufunc(a, limit, dtype=dtype)
             if a is NotImplemented:  # an operator would now ask the other operand
                 raise TypeError(f"numpy.clip: a limit is of {type(limit)}, which is no number or array")
     return a

@@ -205,11 +205,10 @@ def same_argument(a, b) -> bool:
 def public_name(f) -> str:
     """The name under which users call f, such as numpy.linalg.solve."""
     name = getattr(f, "__name__", str(f))
-    home = (
-        "numpy"
-        if not isinstance(f, np.ufunc) or getattr(scipy.special, name, None) is not f
-        else "scipy.special"
-    )
+    home = "numpy"
+    if isinstance(f, np.ufunc):  # which tells no module
+        ours = getattr(scipy.special, name, None) is f
+        home = "scipy.special" if ours else "numpy" if hasattr(np, name) else "_"
     parts = (getattr(f, "__module__", None) or home).split(".")
     return ".".join([*[p for p in parts if not p.startswith("_")], name])
 

@@ -56,7 +56,8 @@ def __getattr__(name: str) -> Any:
         return _further()[name]
     if name in ("contingency", "qmc"):
         return getattr(load("tapegrad._scipy.followed_modules"), name)
-    x = getattr(scipy_stats(), name)
+    theirs = scipy_stats()
+    x = getattr(theirs if hasattr(theirs, name) else theirs.distributions, name)  # (`rv_frozen`)
     if isinstance(x, type):
         return load("tapegrad._scipy.statistics").STATS.rules.get(x, x)
     if is_function(x):

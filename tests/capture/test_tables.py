@@ -5,10 +5,45 @@ import pandas as pd
 import pytest
 from numpy import asarray
 from pandas import DataFrame, Series
+from scipy import integrate, interpolate, optimize, stats
 
 import tapegrad as tg
 
 X, V = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.3, -0.2, 0.5, 0.1])
+
+
+KNOWN = DataFrame(
+    {"t": [0.5, 1.0, 2.0, 3.0], "y": [1.0, 0.3, 2.0, 0.7], "n": [1, 2, 3, 4], "g": list("abaa")},
+    index=pd.date_range("2024-01-01", periods=4),
+)
+NUMBERS = KNOWN[["t", "y"]]
+GAPPED = KNOWN["t"].where(KNOWN["n"] != 2)
+TWICE = DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=["a", "a"])
+
+
+class Trend:
+    """A model that holds its data."""
+
+    def __init__(self, table):
+        self.table, self.weights = table, np.linspace(1.0, 2.0, len(table))
+
+    def loss(self, x):
+        rest = self.table["y"] - (x[0] + x[1] * self.table["t"] + x[2] * self.table["n"] ** x[3])
+        return ((rest * self.weights) ** 2).mean()
+
+
+def grown(x):
+    table = KNOWN.copy()
+    table["z"] = x[0] * table["t"]
+    table["w"] = table["z"] + table["n"]
+    return (table["w"] ** 2).sum() + table.loc[table["t"] > 0.7, "z"].sum()
+
+
+def in_place(x):
+    s = KNOWN["t"].copy()
+    s += x[0]
+    s *= x[1]
+    return (s**2).sum()
 
 
 def written(x):
@@ -33,7 +68,68 @@ def part(x):
     return s.sum() + u.sum()
 
 
-RIGHT = {
+# tables from outside of the function, as operands of tracked values
+OPERANDS = {
+    "model": Trend(KNOWN).loss,
+    "grown": grown,
+    "in place": in_place,
+    "a column by a number": lambda x: ((KNOWN["y"] - KNOWN["t"] * x[0]) ** 2).sum(),
+    "a number by a column": lambda x: ((KNOWN["y"] - x[0] * KNOWN["t"]) ** 2).std(),
+    "an array by a column": lambda x: (x * KNOWN["t"] - KNOWN["n"] / x).sum(),
+    "captured array": lambda x: (X * Series(x**2)).sum(),
+    "integers, powers": lambda x: (
+        (KNOWN["n"] ** x[0]).sum() + (x[1] ** KNOWN["t"]).sum() + (KNOWN["n"] % (x[2] + 0.3)).sum()
+    ),
+    "ufunc": lambda x: np.multiply(x, KNOWN["t"]).std() + np.exp(-x[0] * KNOWN["n"]).mean(),
+    "maximum": lambda x: np.maximum(X, KNOWN["t"] * x[0]).sum(),
+    "labels decide": lambda x: (KNOWN["t"].iloc[:3] * x[0] + KNOWN["y"].iloc[1:] * x[1]).sum(),
+    "lag": lambda x: ((KNOWN["y"] - x[0] * KNOWN["y"].shift(1) - x[1]).dropna() ** 2).sum(),
+    "missing": lambda x: (GAPPED * x[0]).sum() + (GAPPED - x[1]).mean() + np.nanmean(GAPPED * x[2]),
+    "missing, spread": lambda x: (
+        (GAPPED * x[0] + x[1]).std() + (GAPPED * x[0]).sem() + (GAPPED * x[2]).median()
+    ),
+    "a table by a number": lambda x: (
+        (NUMBERS * x[0] + x[1] * NUMBERS).sum().sum() + NUMBERS.mul(x[2]).mean().sum()
+    ),
+    "a table by a row": lambda x: (
+        ((NUMBERS * x[:2]) ** 2).to_numpy().sum() + (x[2:] - NUMBERS).sum(axis=1).iloc[0]
+    ),
+    "a table by a matrix": lambda x: ((NUMBERS - np.outer(x, x[:2])) ** 2).values.sum(),
+    "equal names": lambda x: ((TWICE * x[0]) ** 2).sum().sum() + (TWICE * x[:2]).iloc[0].sum(),
+    "products": lambda x: ((NUMBERS @ x[:2] - KNOWN["y"]) ** 2).sum() + x @ KNOWN["t"] + KNOWN["y"].dot(x**2),
+    "product from the left": lambda x: (
+        (x @ NUMBERS).iloc[1] ** 2 + NUMBERS.dot(np.outer(x[:2], x)).iloc[0, 2]
+    ),
+    "groups": lambda x: ((x[0] * KNOWN["t"] + x[1]).groupby(KNOWN["g"]).mean() ** 2).sum(),
+    "rows": lambda x: KNOWN.apply(lambda row: row["t"] * x[0] + row["n"] * x[1], axis=1).pow(2).sum(),
+    "parts": lambda x: (KNOWN["t"] * x[0]).iloc[2] * (KNOWN["y"] - x[1]).loc["2024-01-03"],
+    "comparison": lambda x: ((KNOWN["t"] * x[0] > KNOWN["y"] + 0.1) * KNOWN["t"]).sum() * x[1],
+    "laws": lambda x: (
+        stats.norm.logpdf(KNOWN["y"], x[0] * KNOWN["t"], x[1]).sum()
+        + stats.gamma.cdf(1.0 + x[0] * KNOWN["t"], 1.5).sum()
+        + stats.multivariate_normal.logpdf(X, x[0] * KNOWN["t"], np.eye(4))
+    ),
+    "interpolation": lambda x: interpolate.PchipInterpolator(KNOWN["t"], x[0] * KNOWN["y"])(1.3) * x[1],
+    "fits": lambda x: (
+        np.polyfit(KNOWN["t"], KNOWN["y"] + x[0] * KNOWN["n"], 1).sum()
+        + np.linalg.lstsq(NUMBERS, KNOWN["y"] * x[1], rcond=None)[0].sum()
+    ),
+    "methods of values": lambda x: (KNOWN["t"] * x[0]).values.sum() + (KNOWN["t"] * x[1]).values.dot(X),
+    # functions of the user's that return columns
+    "checkpoint": lambda x: (tg.checkpoint(lambda q: q[0] * KNOWN["t"])(x) ** 2).sum(),
+    "rule": lambda x: tg.rule(lambda q: q[0] ** 2 * KNOWN["t"], jvp="differences")(x).sum(),
+    "root": lambda x: optimize.root(lambda u: u**3 + u - x[0] * KNOWN["t"], np.ones(4)).x.sum(),
+    "residuals": lambda x: optimize.least_squares(
+        lambda u: u[0] * KNOWN["n"] + u[1] - KNOWN["y"] * x[0], [1.0, 1.0]
+    ).x.sum(),
+    "slopes": lambda x: integrate.solve_ivp(
+        lambda t, u: -x[0] * KNOWN["t"] * u, (0.0, 0.3), np.ones(4), t_eval=[0.3], rtol=1e-9, atol=1e-9
+    ).y.sum(),
+}
+HAS_BRANCHES = ("comparison",)  # which vmap refuses
+SOLVERS = ("slopes", "root", "residuals")  # which have tests of their own
+
+RIGHT = OPERANDS | {
     "written": written,
     "shared": shared,
     "part": part,
@@ -188,8 +284,9 @@ REFUSED = {
     "corr": lambda x: DataFrame({"a": x**2, "b": x}).corr().iloc[0, 1],
     "cov": lambda x: DataFrame({"a": x**2, "b": x}).cov().iloc[0, 1],
     "skew": lambda x: Series(x**2).skew(),
-    "array*series": lambda x: (np.arange(4.0) * Series(x**2)).sum(),
-    "plain series*var": lambda x: (Series([1.0, 2.0, 3.0, 4.0]) * x).sum(),
+    "clip": lambda x: KNOWN["t"].clip(lower=x[0]).sum(),
+    "fill": lambda x: KNOWN["t"].add(x[0], fill_value=0.0).sum(),
+    "Index": lambda x: (pd.Index([1.0, 2.0, 3.0, 4.0]) * x).to_numpy().sum(),
     "gstd": lambda x: DataFrame({"a": x**2, "g": list("uuvv")}).groupby("g")["a"].std().iloc[1],
     "dtypeint": lambda x: Series(x**2, dtype=int).sum() * x.sum(),
     "astype f32": lambda x: float(Series(x**2).astype("float32").sum()),
@@ -203,6 +300,29 @@ def test_tables(f):
     slope = (f(X + 1e-6 * V) - f(X - 1e-6 * V)) / 2e-6
     assert gradient @ V == pytest.approx(slope, rel=1e-6, abs=1e-6)
     assert float(tg.jvp(f, (X,), (V,))[1]) == pytest.approx(slope, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in OPERANDS if n not in SOLVERS])
+def test_operands_in_recordings_and_samples(name):
+    f = OPERANDS[name]
+    prepared = tg.prepare(f, X)
+    for scale in (1.0, 1.1, 0.9):
+        np.testing.assert_allclose(
+            prepared.value_and_grad(X * scale)[1], tg.grad(f)(X * scale), rtol=1e-9, atol=1e-12
+        )
+    if name not in HAS_BRANCHES:
+        found = tg.vmap(f)(np.stack([X, 1.1 * X]))
+        np.testing.assert_allclose(found, [f(X), f(1.1 * X)], rtol=1e-9)
+
+
+def test_a_function_that_returns_a_column_returns_its_numbers():
+    f = lambda x: x[0] * KNOWN["t"]
+    value, tangent = tg.jvp(f, (X,), (V,))
+    np.testing.assert_array_equal(value, KNOWN["t"])
+    np.testing.assert_array_equal(tangent, V[0] * KNOWN["t"])
+    np.testing.assert_array_equal(tg.jacobian(f)(X)[:, 0], KNOWN["t"])
+    np.testing.assert_array_equal(tg.vmap(f)(np.stack([X, X]))[1], KNOWN["t"])
+    assert tg.jacobian(lambda x: x[0] * NUMBERS)(X).shape == (4, 2, 4)
 
 
 GAP = np.arange(9) == 3

@@ -97,6 +97,13 @@ CALLS = {
     "multivariate_normal, eigh": lambda t: default_rng(0).multivariate_normal([0, t], COV * t, method="eigh"),
     "multivariate_normal, cholesky": lambda t: default_rng(0).multivariate_normal([0, t], COV * t, method="cholesky"),
     "multivariate_normal, RandomState": lambda t: RandomState(0).multivariate_normal([0, t], COV * t, 3),
+    # the two kinds take other singular vectors, which shows where a change of the covariance is not symmetric
+    "multivariate_normal, one side": lambda t: (
+        default_rng(0).multivariate_normal([0, 1], COV * np.array([[1, t], [1, 1]]), 3)
+    ),
+    "multivariate_normal, RandomState, one side": lambda t: (
+        RandomState(0).multivariate_normal([0, 1], COV * np.array([[1, t], [1, 1]]), 3)
+    ),
     "csr_array of float indices": lambda t: csr_array((np.ones(2) * t, ([0.3 * t, 1.0], [0, 1])), (2, 2)).toarray(),
     "Covariance": lambda t: multivariate_normal.logpdf([1.0, 2.0], [t, 0.0], Covariance.from_diagonal([t, 2 * t])),
     "Covariance, precision": lambda t: multivariate_normal([t, 0], Covariance.from_precision(COV * t)).logpdf([1, 2]),
@@ -107,7 +114,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.filterwarnings("ignore:invalid value encountered")
+@pytest.mark.filterwarnings("ignore:invalid value encountered", "ignore:covariance is not")
 def test_usual_calls(name):
     at = 1.01
     f = lambda t: np.sum(np.cos(1.0 + np.arange(np.size(CALLS[name](1.0)))) * np.ravel(CALLS[name](t)))

@@ -40,7 +40,7 @@ OPTIMIZE.searches = OPTIMIZE.by_steps
 
 
 def float_array_of(y: Any) -> Any:
-    return as_float_array(y) if isinstance(y, (list, tuple)) else y
+    return as_float_array(y) if isinstance(y, (list, tuple)) or hasattr(type(y), "to_numpy") else y
 
 
 def first(y: Any) -> Any:

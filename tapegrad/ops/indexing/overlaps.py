@@ -18,9 +18,9 @@ from .views import array_like, layout_source, ravel
 
 def memory_of(x) -> tuple:
     """(an array with the memory of x, the handle that owns the memory). The user's memory has no handle:
-    an argument or a captured array counts as the array that it stands for."""
+    an argument or a captured array counts as the array that it stands for, a list as an array of its own."""
     if not isinstance(x, Variable):
-        return x, None
+        return (np.empty(0) if isinstance(x, (list, tuple)) else x), None
     base, path = path_to_owner(x)
     if isinstance(base._trace, HiddenRegion):
         return memory_of(base._trace.array)  # in some sample
