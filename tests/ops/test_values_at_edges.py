@@ -217,3 +217,14 @@ def test_at_infinity_a_distribution_function_is_flat_to_every_order(name):
     for at in ([np.inf, 0.3], [0.3]):
         found = tg.jvp(lambda t, at=at: tg.jvp(lambda s: total(s, at), (t,), (1.0,))[1], (0.2,), (1.0,))[1]
         np.testing.assert_allclose(found, orders[1](0.2, [0.3]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc", "betainc", "betaincc", "chdtr"])
+def test_distributions_are_flat_in_their_shapes_at_the_ends(name):
+    """There they are 0 or 1 for all shapes, so all derivatives with respect to the shapes are 0."""
+    f = getattr(scipy.special, name)
+    for end in (0.0, 1.0) if "beta" in name else (np.inf,):
+        flat = lambda s, end=end: f(*s, end)
+        shapes = np.array([0.2, 3.5])[: f.nin - 1]
+        np.testing.assert_allclose(tg.hessian(flat)(shapes), 0.0, atol=1e-15)
+        np.testing.assert_allclose(tg.jacobian(tg.jacobian(flat, mode="forward"))(shapes), 0.0, atol=1e-15)

@@ -141,6 +141,8 @@ def judge(f):
         forward = quiet(tg.jvp, f, (1.0,), (1.0,))[1]
     except Exception as error:
         return REFUSED, f"{type(error).__name__}: {error}"
+    if not np.isfinite([value, reverse, forward]).all():
+        return REFUSED, f"{value}; {reverse} and {forward}"
     off = 20 * apart.max() + 1e-5 * max(abs(slope), 1e-3 * size)
     if abs(value - plain) > 1e-7 * size or abs(reverse - slope) > off or abs(forward - slope) > off:
         return WRONG, f"{value}, plain {plain}; {reverse} and {forward}, differences {slope}"

@@ -100,7 +100,7 @@ def gamma_integral(xp, special, psi, a, x, n: int, *, tail: bool = False):
     """L_n(a, x), of numbers, arrays or symbols. In s = log t the density is exp(a s - exp(s)) / Gamma(a),
     with its maximum at log a. `tail`: the integral from x to infinity."""
     ok = (a > 0) & (x > 0) & (x < np.inf)
-    a1, x1 = xp.where(ok, a, 1.0), xp.where(ok, x, 1.0)
+    a1, x1 = xp.where(a > 0, a, 1.0), xp.where(ok, x, 1.0)
     top, s, centre = xp.log(a1), xp.log(x1), psi(0, a1)
     lower = s < top
     factor = log_peak(xp, special, a1)
@@ -148,8 +148,9 @@ def beta_integral(xp, special, psi, a, b, x, n: int, m: int, *, tail: bool = Fal
     """The integral from 0 to x (`tail`: from x to 1) of the beta density times (log t - c)^n (log(1 - t) -
     d)^m, with c and d the means of the logarithms. In s = logit t the density is log-concave, with its
     maximum at log(a / b)."""
-    ok = (a > 0) & (b > 0) & (x > 0) & (x < 1)
-    p, q, x1 = xp.where(ok, a, 1.0), xp.where(ok, b, 1.0), xp.where(ok, x, 0.5)
+    valid = (a > 0) & (b > 0)
+    ok = valid & (x > 0) & (x < 1)
+    p, q, x1 = xp.where(valid, a, 1.0), xp.where(valid, b, 1.0), xp.where(ok, x, 0.5)
     top, s = xp.log(p / q), xp.log(x1) - xp.log1p(-x1)
     lower = s < top
     turn = xp.where(lower, 1.0, -1.0)  # right of the maximum the line is reversed, with a and b exchanged
@@ -188,7 +189,7 @@ def beta_integral(xp, special, psi, a, b, x, n: int, m: int, *, tail: bool = Fal
     )
     y = xp.where(lower, *(whole - part, part) if tail else (part, whole - part))
     edge = xp.where(x == (1 if tail else 0), 0.0, xp.where(x == (0 if tail else 1), whole, np.nan))
-    return xp.where(ok, y, xp.where((a > 0) & (b > 0), edge, np.nan))
+    return xp.where(ok, y, xp.where(valid, edge, np.nan))
 
 
 @primitive(batch="elementwise", scalar=moment_in_kernels(beta_integral), rough=True)
