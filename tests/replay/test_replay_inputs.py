@@ -841,7 +841,9 @@ def by_a_map(a):
 
 
 def by_a_likelihood(a):
-    kernel = tg.kernels.likelihood(lambda theta, y: -((y - theta[0] * a[1]) ** 2) - theta[1] * theta[2] * a[0])
+    kernel = tg.kernels.likelihood(
+        lambda theta, y: -((y - theta[0] * a[1]) ** 2) - theta[1] * theta[2] * a[0]
+    )
     return lambda x: kernel(x[:3], np.array([0.3, 1.2]))
 
 
