@@ -13,14 +13,14 @@ from .._core.trees import leaves, tree_map
 from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .arguments import numpy_number
 
-COUNTS = (int, bool, str)
-RUNS = 3
+DISCRETE = (int, bool, str)
+WATCHED_RUNS = 3
 
 
 @functools.lru_cache(256)
 def runs_to_look_at(codes: AnyTuple) -> AnyList:
     """[their number], for all functions with these codes together while they change nothing."""
-    return [RUNS]
+    return [WATCHED_RUNS]
 
 
 def code_of(f: AnyFunction) -> Any:
@@ -66,10 +66,10 @@ class StoredState:
         """Something has changed, or is another object."""
         places = None if now.unknown is not None else differing(before.form, now.form)
         counts = bool(places) and all(
-            [is_atom(now.form[k]) and now.form[k][0] in COUNTS for k in places or ()]
+            [is_atom(now.form[k]) and now.form[k][0] in DISCRETE for k in places or ()]
         )
-        self.grown = not places and self.runs_left == RUNS - 1
-        self.changes, self.derived, self.shared[0] = True, not counts, RUNS
+        self.grown = not places and self.runs_left == WATCHED_RUNS - 1
+        self.changes, self.derived, self.shared[0] = True, not counts, WATCHED_RUNS
         if not self.grown:
             self.runs_left = 0
 
@@ -88,9 +88,9 @@ class StoredState:
 
         def refused(*_: Any, **params: Any) -> Any:
             raise DroppedDerivativeError(
-                f"rule({name}): a rule reads what the function has stored, and an open transform watches what "
-                "the rule is given: the derivative through what was stored would be lost. Compute it in the "
-                "rule from the arguments, or return it as one more result of the function"
+                f"rule({name}): a rule reads what the function has stored, and an open transform watches "
+                "what the rule is given: the derivative through what was stored would be lost. Compute it in "
+                "the rule from the arguments, or return it as one more result of the function"
             )
 
         def called(first: Any, out: Any, *args: Any, **params: Any) -> Any:
