@@ -245,7 +245,7 @@ class ModuleTable(Mapping):
 
 def shadowed(x: Any, space: Any = None) -> Any:
     """x as the function with these globals, by default the nearest rebuilt one that is running, is to see
-    it."""
+    it. Where none runs, as in a sweep, all open transforms replace it, the outermost first."""
     frame: Any = sys._getframe(1)
     for _ in range(NEAR_FRAMES):
         if type(space) is ModuleGlobals or frame is None:
@@ -255,8 +255,9 @@ def shadowed(x: Any, space: Any = None) -> Any:
         if type(space.real) is ModuleGlobals:  # a checkpoint's, of a function that was rebuilt already
             x = shadowed(x, space.real)
         return x if space.shadow is None else space.shadow(x)
-    open_ = OPEN.shadows
-    return open_[-1](x) if open_ else x
+    for shadow in OPEN.shadows:
+        x = shadow(x)
+    return x
 
 
 late.shadowed = shadowed

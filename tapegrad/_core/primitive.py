@@ -261,6 +261,10 @@ class Trace:
         """An operation is about to exchange data with other processes of a group (`exchanges.py`).  It must
         run once in each call."""
 
+    def freeze(self, x: Any) -> None:
+        """What is computed now depends on the present content of the plain array x: an operation takes it as
+        a constant, or a kernel was compiled with it."""
+
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
 

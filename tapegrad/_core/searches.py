@@ -145,6 +145,17 @@ def note_equality(sides: AnyTuple, frame: Any) -> None:
         search.equal = frame.f_code.co_filename, frame.f_lineno
 
 
+def note_hash(x: Variable, frame: Any) -> None:
+    """The hash of x is taken in the `frame`, as where x is looked up in a dict."""
+    place = id(frame.f_code) + frame.f_lasti
+    if (trace := x._trace) is None or place in trace.searches:
+        return
+    new_search(trace, place).over = True
+    if isinstance(x := shown(x), Variable) and x._trace is not None:
+        search = new_search(x._trace, place)
+        search.over, search.equal = True, (frame.f_code.co_filename, frame.f_lineno)
+
+
 def shown(x: Any) -> Any:
     """x where its values are hidden: what is under it."""
     layout_of(x)  # (this reads a view)
@@ -210,9 +221,9 @@ def warn_at(place: tuple[str, int], text: str) -> None:
 
 
 EQUAL_TEXT = (
-    "the result does not depend on the argument, which was equal to a stored number here: if an earlier call "
-    "has left the result, as in a memo, its derivative is lost, and the gradient of 0 is wrong. Empty the "
-    "memo, or use functools.cache, which is followed"
+    "the result does not depend on the argument, which was equal to a stored number here, or hashed: if an "
+    "earlier call has left the result, as in a memo, its derivative is lost, and the gradient of 0 is wrong. "
+    "Empty the memo, or use functools.cache, which is followed"
 )
 SEARCH_TEXT = (
     "a number is found by comparisons here, as by bisection, which have no derivative: the derivative of "

@@ -64,7 +64,13 @@ CMATH = {
 
 
 def of_list(f: Callable) -> Callable:
-    return lambda xs, **settings: f(nested_to_array(xs), **settings)
+    return lambda *xs, **settings: f(*map(nested_to_array, xs), **settings)
+
+
+def regression_line(x: Any, y: Any) -> statistics.LinearRegression:
+    c = np.cov(x, y)
+    slope = c[0, 1] / c[0, 0]
+    return statistics.LinearRegression(slope, np.mean(y) - slope * np.mean(x))
 
 
 STATISTICS = {
@@ -75,6 +81,9 @@ STATISTICS = {
     "stdev": of_list(lambda xs: np.std(xs, ddof=1)),
     "geometric_mean": of_list(lambda xs: np.exp(np.mean(np.log(xs)))),
     "harmonic_mean": of_list(lambda xs: 1 / np.mean(1 / xs)),
+    "covariance": of_list(lambda x, y: np.cov(x, y)[0, 1]),
+    "correlation": of_list(lambda x, y: np.corrcoef(x, y)[0, 1]),
+    "linear_regression": of_list(regression_line),
 }  # fmt: skip
 OF_VALUES = frozenset(
     ("ceil", "floor", "trunc", "isfinite", "isinf", "isnan", "isclose", "dump", "dumps")

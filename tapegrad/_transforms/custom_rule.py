@@ -13,6 +13,7 @@ from .._core.arrays import is_array
 from .._core.errors import ArgumentError, ConvergenceError, heard, take_back
 from .._core.pickling import PickledByCall
 from .._core.primitive import (
+    RECORDED,
     SAMPLED,
     any_tracked,
     bind,
@@ -32,6 +33,7 @@ from ..ops.declare import shape
 from .arguments import check_function, numpy_number, user_name, where_of
 from .batching.rules import CustomRule, as_stack
 from .call import arrays_of_tables, constant_like
+from .forward_state import StoredState
 from .rebind import note_carried
 from .transpose import checked_terms, transposed_jvp, transposed_vjp
 from .vmap import vmap
@@ -61,13 +63,16 @@ def rule(
     -------
     callable
         A function like f, with this derivative. The rules get the arguments as they were at the call,
-        whatever was written since. What f stores outside itself is plain.
+        whatever was written since. What f stores outside itself is plain. If a rule reads what each run of
+        f stores, f is run again before the rule.
 
     Raises
     ------
     ArgumentError
         If neither rule is given; and, in a call, if the result depends on a tracked value that is not an
         argument, or is another tree.
+    DroppedDerivativeError
+        For a derivative through what f has stored.
     ShapeError
         If a rule returns another shape than its argument or output has.
     ConvergenceError
@@ -103,13 +108,22 @@ def without_gaps(g: Any, out: Any) -> Any:
     return tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
 
 
-def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
+def derivatives(name: str, vjp: Any, jvp: Any, stored: StoredState) -> AnyTuple:
     """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`:
     no cycle."""
 
+    def ready(f: AnyFunction, args: AnyTuple, params: Params, values: AnyTuple | None = None) -> AnyFunction:
+        """f, which may read what the function has stored."""
+        if stored.grown and all([t.visibility == RECORDED for t in OPEN.hiding]):
+            stored.run(*map(values_of, args), **params)
+        if not stored.changes:
+            return followed(f, values)
+        lost = stored.derived and (OPEN.hiding or any_tracked(args))
+        return stored.as_operation(name, f) if lost else stored.before(f)
+
     def pull(g: Any, out: Any, need: Any, *args: Any, **params: Any) -> Any:
         g = without_gaps(g, out)
-        f = followed(jvp) if vjp is None else followed(vjp, (g, out, args))
+        f = ready(jvp, args, params) if vjp is None else ready(vjp, args, params, (g, out, args))
         if vjp is None:
             return transposed_jvp(f, g, out, need, args, params)
         if not OPEN.hiding:
@@ -119,7 +133,7 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
         )
 
     def push(t: Any, out: Any, *args: Any, **params: Any) -> Any:
-        f = followed(vjp) if jvp is None else followed(jvp, (tuple(t), out, args))
+        f = ready(vjp, args, params) if jvp is None else ready(jvp, args, params, (tuple(t), out, args))
         if jvp is None:
             return transposed_vjp(f, name, t, out, args, params)
         if not OPEN.hiding:
@@ -374,12 +388,15 @@ class Rule(PickledByCall):
         if jvp == "differences":
             numeric = Differences(f)
             vjp, jvp = vjp or numeric.vjp, numeric.jvp
-        (pull,), push = rules = derivatives(self.__name__, vjp, jvp)
-        run = lambda *args, **params: checked_result(f, f(*args, **params))
+        stored = StoredState(f, [g for g in (self.vjp, self.jvp) if callable(g)])
+        (pull,), push = rules = derivatives(self.__name__, vjp, jvp, stored)
+        run = lambda *args, **params: checked_result(f, stored.run(*args, **params))
         self.prim = joint_primitive(self.__name__, run, pull, push)
         self.prim.batch = for_samples(
             self.__name__,
-            lambda *stacks, **params: checked_result(f, per_sample(lambda *xs: f(*xs, **params), stacks)),
+            lambda *stacks, **params: checked_result(
+                f, per_sample(lambda *xs: stored.run(*xs, **params), stacks)
+            ),
             rules,
         )
 

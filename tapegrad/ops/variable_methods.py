@@ -45,7 +45,7 @@ from .._core.primitive import (
 )
 from .._core.registry import late
 from .._core.scope import OPEN
-from .._core.searches import may_agree, new_search, note_comparison, note_equality
+from .._core.searches import may_agree, new_search, note_comparison, note_equality, note_hash
 from .._core.serialized import note_formatted, note_written
 from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, variable
 from . import creation as creation
@@ -192,7 +192,14 @@ for _name, _f in OF_BITS.items():
     setattr(V, f"__r{_name.strip('_')}__", _reflected(_op))
     setattr(V, f"__i{_name.strip('_')}__", _inplace(_op, _f))
 V.__invert__ = _entry(np.invert)
-V.__hash__ = lambda x: hash(values_of(x))
+
+
+def _hash(x):
+    note_hash(x, getframe(1))
+    return hash(values_of(x))
+
+
+V.__hash__ = _hash
 
 
 # --- elements and rows; writes ---

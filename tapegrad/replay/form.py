@@ -394,7 +394,7 @@ class TransformForm:
         """May the program of a recording stand for further calls?  If not, it is noted how these run."""
         trace, owner = recorded.trace, self.owner
         drawn = [(real, first) for real, first, _ in trace.generators.values()]
-        reason = surroundings.settle(recorded.arrays, program, drawn) or trace.drawn
+        reason = surroundings.settle(recorded.arrays, program, drawn, trace.frozen) or trace.drawn
         if self.groups and owner.on_change == "raise":
             reason = "a collective of tapegrad.parallel acts outside of the process"
         if type(failed) is Departure and failed.is_fault() and not trace.raised:

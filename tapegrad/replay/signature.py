@@ -18,6 +18,7 @@ from .._core.arrays import (
     is_scalar,
     mark_immutable,
     may_share_memory,
+    memory_owner,
     room_like,
     xp_of,
 )
@@ -194,13 +195,15 @@ class ReadEnvironment:
                 restore(x, pickle.loads(before))
         return had
 
-    def settle(self, anew: dict, program: Any, drawn: Any = ()) -> str | None:
+    def settle(self, anew: dict, program: Any, drawn: Any = (), frozen: Collection = ()) -> str | None:
         """The recording is done, which followed these arrays, and drew of these generators.  Gives the reason
         if no program can stand for the function.  (An array that was followed, and of which the program reads
-        nothing, is compared.)"""
+        nothing, is compared; and one that it reads, where `frozen` has the id of the owner of its memory.)"""
         read = [*[x for _, x in program.captured], *[x for x, _ in program.written]]
         known = {id(x) for x in read}
         used = {k for k, x in anew.items() if k in known or any([may_share_memory(x, y) for y in read])}
+        if frozen:
+            used = {k for k in used if id(memory_owner(anew[k])) not in frozen}
         read_anew = lambda x: id(x) in used or mark_immutable(x)
         self.environment = Environment(self.roots, read_anew, self.names, self.environment, self.apart)
         self.unknown = self.environment.unknown

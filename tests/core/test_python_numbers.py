@@ -52,6 +52,10 @@ FUNCTIONS = {
     "statistics": lambda x: (
         statistics.fmean(x) * statistics.stdev(list(x)) + statistics.median(x) + statistics.geometric_mean(x)
     ),
+    "statistics of pairs": lambda x: (
+        statistics.covariance(x, [1.0, 3.0]) + statistics.linear_regression([1.0, 4.0], list(x * x)).intercept
+    ),
+    "a correlation": lambda x: statistics.correlation([x[0], x[1], 2.0], [1.0, 2.0, 5.0]),
     "float, item, tolist": lambda x: (
         float(x[0]) * x[1].item() + x.item(0) * sum(x.tolist()) + x.__array__()[1] + float(x[:1].sum())
     ),

@@ -7,6 +7,7 @@ import concurrent.futures
 import ctypes
 import dataclasses
 import itertools
+import logging
 import math
 import random
 import threading
@@ -20,6 +21,7 @@ from tapegrad.errors import GuardError
 X = np.array([0.5, 1.0, 2.0, -1.5])
 A = np.arange(20.0).reshape(5, 4) / 7
 B = np.random.default_rng(0).normal(size=(3, 4, 2))
+PARENT, LOGGER = logging.getLogger("replayed"), logging.getLogger("replayed.inputs")
 FORMS = ("value", "grad", "hvp", "jvp")
 
 
@@ -681,6 +683,9 @@ def holders():
         "UserList": (lambda: row[0], puts(row, 0)),
         "a function in it": (lambda: row.twice(), puts(row, 0)),
         "random numbers": (lambda: die.random(), die.seed),
+        "the level of a logger": (lambda: LOGGER.getEffectiveLevel(), PARENT.setLevel),
+        "what a logger shows": (lambda: float(LOGGER.isEnabledFor(5)), LOGGER.setLevel),
+        "a logger by its name": (lambda: logging.getLogger("replayed.inputs").level, LOGGER.setLevel),
     }
 
 
@@ -826,3 +831,45 @@ def test_trees_are_taken_apart_and_put_together(seed):
     with pytest.raises(TypeError):
         p.value_and_grad({**tree, "x": "text"})
     assert p.forms["value_and_grad"].recordings == 3
+
+
+# --- captured arrays that the program reads, and something else has taken as constants ---
+
+
+def by_a_map(a):
+    return tg.kernels.map(lambda u: np.sin(u * a[1]) + a[0])
+
+
+def by_a_likelihood(a):
+    kernel = tg.kernels.likelihood(
+        lambda theta, y: -((y - theta[0] * a[1]) ** 2) - theta[1] * theta[2] * a[0]
+    )
+    return lambda x: kernel(x[:3], np.array([0.3, 1.2]))
+
+
+def by_an_ode(a):
+    solve = tg.ode.solver(lambda t, y, p: -p[0] * y * a[1] + a[0], rtol=1e-8, atol=1e-10, save_at=[0.0, 1.0])
+    return lambda x: solve(np.ones(1), x[:1]).y
+
+
+def by_a_rule(a):
+    return tg.rule(lambda x: x**2 * a[1] + a, vjp=lambda g, out, x: (2 * g * x * float(a[1]),))
+
+
+LONG = [pytest.param(made, marks=pytest.mark.long) for made in (by_a_map, by_an_ode)]
+
+
+@pytest.mark.parametrize("made", [by_a_likelihood, by_a_rule, *LONG])
+def test_a_captured_array_that_is_read_in_two_ways(made):
+    """What a kernel has captured is a constant of its code, and what a rule reads in the sweep of one sample
+    is a number: where the program reads the same array itself, its content is compared."""
+    a = np.array([0.5, 1.2, -0.4, 0.8])
+    inner = made(a)
+    f = lambda x: np.sum(inner(x)) + np.sum(a * x)
+    one, many = tg.prepare(f, X), tg.prepare(tg.vmap(tg.grad(f)), np.stack([X, 2 * X]))
+    for scale in (1.0, 1.5, -1.0, 1.5):
+        a[:] = scale * np.array([0.5, 1.2, -0.4, 0.8])
+        expected = tg.grad(lambda x: np.sum(made(a.copy())(x)) + np.sum(a.copy() * x))(X)
+        assert np.allclose(one.grad(X), expected, rtol=1e-9)
+        assert np.allclose(one.value(X), f(X), rtol=1e-9)
+        assert np.allclose(many.value(np.stack([X, 2 * X]))[0], expected, rtol=1e-9)

@@ -531,6 +531,13 @@ def by_key(x, memo):
     return memo[key]
 
 
+def by_hash(x, memo):
+    key = hash((x, 3))
+    if key not in memo:
+        memo[key] = x**2
+    return memo[key]
+
+
 def by_last_argument(x, memo):
     if not memo or not np.allclose(memo["x"], x):
         memo.update(x=x, y=x**2)
@@ -551,7 +558,7 @@ def by_number(x):
     return x**2
 
 
-@pytest.mark.parametrize("f", [by_key, by_last_argument, by_last_elements], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [by_key, by_hash, by_last_argument, by_last_elements], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("of", [lambda g: tg.grad(g)(1.5), lambda g: tg.jvp(g, (1.5,), (1.0,))[1]])
 def test_a_result_that_an_earlier_call_left_is_told(f, of):
     memo = {}

@@ -34,6 +34,8 @@ READERS = frozenset((
     "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_pickle",
     "read_sql", "geterr",
 ))  # fmt: skip  # functions of trusted packages that read files or settings
+# names with which code reads the level of a logger, which else decides on texts only
+LEVELS = frozenset(("level", "getEffectiveLevel", "isEnabledFor"))
 OUTSIDE = frozenset(("open", "input"))  # builtins that read from outside of this process
 CLOCKS = frozenset(("now", "today", "utcnow"))  # methods of datetime that read the time
 NEUTRAL = frozenset(

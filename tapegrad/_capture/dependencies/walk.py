@@ -8,6 +8,7 @@ import functools
 import gc
 import io
 import itertools
+import logging
 import operator
 import pickle
 import random
@@ -39,6 +40,7 @@ from .names import (
     DRAWING,
     HARMLESS,
     HOLDING,
+    LEVELS,
     MAKING,
     NEUTRAL,
     OF_CLASSES,
@@ -141,6 +143,8 @@ class DependencyWalk:
             self.apart.setdefault(x, set()).add(name)
         self.found: set = set()
         self.all = not ANYTHING.isdisjoint(names)
+        self.levels = not LEVELS.isdisjoint(names)  # are levels of loggers read?
+        self.readers = READERS | {"getLogger"} if self.levels else READERS
         self.unknown: str | None = None  # what of it cannot be told
         for name in sorted(UNSEEN.intersection(names)):
             self.doubt(f"what the code reads by `{name}`")
@@ -309,7 +313,7 @@ class DependencyWalk:
             self.form.append(IdentityKey(f.__code__))
             if module.startswith("cupy.random"):
                 self.doubt(f"random numbers of {module}")
-            if f.__name__ in READERS:
+            if f.__name__ in self.readers:
                 self.doubt(f"the function {module}.{f.__name__}")
         else:
             self.own_code(f, space)
@@ -363,7 +367,7 @@ class DependencyWalk:
     def chain(self, m: types.ModuleType, attributes: tuple) -> None:
         """Follow a chain of attributes that code reads from a module."""
         if is_trusted(m.__name__):
-            for name in READERS.intersection(attributes):
+            for name in self.readers.intersection(attributes):
                 self.doubt(f"the function {m.__name__}.{name}")
         if attributes and is_foreign(m.__name__) and not is_trusted(m.__name__) and attributes[0] in vars(m):
             x = vars(m)[attributes[0]]
@@ -465,6 +469,8 @@ class DependencyWalk:
             self.probe(lambda: pickle.dumps(x))
         elif root in HARMLESS and (module, kind.__name__) not in HOLDING and kind not in PLAIN:
             self.form.append(IdentityKey(x))
+            if self.levels and isinstance(x, logging.Logger):
+                self.probe(lambda: (x.level, x.getEffectiveLevel(), x.disabled, x.manager.disable))
         elif (root == "scipy" and is_singleton(x)) or (module, kind.__name__) in UNCHANGING:
             self.form.append(IdentityKey(x))
         elif kind.__name__ == CYTHON and is_trusted(x.__module__):

@@ -157,7 +157,7 @@ class GeneratedKernel(PickledByCall):
                 return traced
         if OPEN.shadows:
             for c in traced.captured.copy():
-                c.refuse_written(self.__name__)
+                c.enter(self.__name__)
         return traced
 
     @property

@@ -39,7 +39,7 @@ class MapKernel(PickledByCall):
         if any([c.changed() for c in self._traced[1].copy()]):
             self._traced = {}, [], True  # one assignment, as in `kernel`
         for c in self._traced[1].copy():
-            c.refuse_written(self.__name__)
+            c.enter(self.__name__)
         values = [values_of(a.value) if isinstance(a, Const) else a for a in args]
         fixed = [isinstance(a, Const) or not _differentiable(v) for a, v in zip(args, values, strict=True)]
         arrays = [as_float(v, f"{self.__name__}: argument {n}") for n, v in enumerate(values)]

@@ -31,10 +31,10 @@ class TraceInProgress:
         with self.lock:
             return self.made is not None and self.made.changed()
 
-    def refuse_written(self, kernel: str) -> None:
+    def enter(self, kernel: str) -> None:
         with self.lock:
             if self.made is not None:
-                self.made.refuse_written(kernel)
+                self.made.enter(kernel)
 
 
 def steadily(trace: Callable[[], Any], kernel: str, captured: list) -> Any:
@@ -100,7 +100,7 @@ class CapturedState:
         It is not if another thread may have changed something meanwhile."""
         if self.environment is None:
             self.environment = Environment(self.roots)
-            self.refuse_written(kernel)
+            self.enter(kernel)
             self.refuse_draws(kernel)
             self.steady = self.steady and self.is_steady()
             self.before = []
@@ -136,9 +136,14 @@ class CapturedState:
             self.steady and (self.environment.seen[1]() or self.environment.status() is Status.UNCHANGED)
         )
 
-    def refuse_written(self, kernel: str) -> None:
-        """Raise DroppedDerivativeError if an open transform has written, or moved, an array captured here."""
+    def enter(self, kernel: str) -> None:
+        """Tell open recordings, before a call, that the arrays captured here are constants.
+
+        Raise DroppedDerivativeError if an open transform has written, or moved, one of them."""
         walk = self.environment.walk
+        for trace in OPEN.hiding:
+            for x in walk.arrays:
+                trace.freeze(x)
         unknown = walk.unknown
         for shadow in OPEN.shadows if walk.arrays or unknown is not None else ():
             if unknown is not None and any([v._version for _, v in shadow.arrays]):

@@ -19,7 +19,16 @@ from numpy import float64, ndarray
 
 from ..._capture.dependencies import state
 from ..._core.abstract_arrays import hollow, read_only_as
-from ..._core.arrays import F8, copy_with_layout, is_array, is_scalar, mark_immutable, room_like, xp_of
+from ..._core.arrays import (
+    F8,
+    copy_with_layout,
+    is_array,
+    is_scalar,
+    mark_immutable,
+    memory_owner,
+    room_like,
+    xp_of,
+)
 from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
 from ..._core.float_errors import LOUD, ErrorListener, looked_at
 from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tracked, live, lower, values_of
@@ -113,6 +122,7 @@ class Record(Trace):
         self.constants = frozenset(map(id, constants))
         self.fixed: dict = {}  # constants that stay as they are: id -> number
         self.constant: dict = {}  # others that are numbers or small: what they are -> number
+        self.frozen: set = set()  # ids of owners of memory whose content was taken as it was
         self.drawn: str | None = (
             None  # why random numbers cannot be drawn anew, or calls outside not be repeated
         )
@@ -253,6 +263,9 @@ class Record(Trace):
         v = self.known[x._slot]
         return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
 
+    def freeze(self, x):
+        self.frozen.add(id(memory_owner(x)))
+
     def looped(self, name):
         self.by_samples[name] = None
 
@@ -336,6 +349,7 @@ class Record(Trace):
         elif not stays and is_array(v):
             stays = mark_immutable(v)
             if not stays:
+                self.freeze(v)
                 key = content_key(v)
                 if key is not None:
                     found = self.constant.get(key)
