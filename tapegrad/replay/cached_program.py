@@ -282,7 +282,7 @@ class CachedProgram:
     def writing_cost(self) -> float:
         """How many ns it takes to write the text, by the model."""
         program = self.program
-        kinds = {(id(w), id(program.shown[k])) for k, w in zip(program.numbers, program.what, strict=True)}
+        kinds = {(w[0], id(program.shown[k])) for k, w in zip(program.numbers, program.what, strict=True)}
         sizes = [math.prod(shown[1]) for shown in program.shown.values()]
         return (
             WRITTEN_KIND_NS * len(kinds)

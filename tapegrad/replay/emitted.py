@@ -558,7 +558,7 @@ class EmittedProgram:
 def is_repeated(kinds: InstructionKinds) -> bool:
     """Are most of the instructions in loops of blocks?"""
     loops = [loop for start, stop in block_ranges(kinds) for loop in program_loops(kinds.table, start, stop)]
-    return sum([loop.stop - loop.start for loop in loops]) > 0.9 * len(kinds.table.code)
+    return sum([loop.stop - loop.start for loop in loops]) > 0.8 * len(kinds.table.code)
 
 
 def is_rolled(table: InstructionTable, start: int, stop: int) -> bool:
