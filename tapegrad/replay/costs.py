@@ -123,7 +123,7 @@ COLUMNS = 6  # columns below which they are done one by one
 # a factor of four, so this is corrected by what the texts of the process have taken.
 WRITTEN_KIND_NS = 1e5  # to write an operation of a layout for the first time
 WRITTEN_INSTRUCTION_NS = 5e4  # for each instruction
-WRITTEN_ELEMENT_NS = 10  # for an element that is laid out in a block
+WRITTEN_ELEMENT_NS = 30  # for an element that is laid out in a block
 FIRST_TEXT = 1.8  # the factor for the first text of a process
 TEXT_WEIGHT = 0.3  # of the last text in the factor for the next
 REPAID = 1.5  # how many times what a text costs the replays before it have cost
