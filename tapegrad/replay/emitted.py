@@ -107,7 +107,7 @@ class EmittedProgram:
         self.space.update({f"v{k}": v for k, v in program.captured})
         self.kinds = InstructionKinds(program) if kinds is None else kinds
         self.table = table = self.kinds.table
-        self.last = table.last.tolist()
+        self.last = table.last_reader
         # names of dead values: to use one again lets go of the memory, which is in the cache still
         self.idle: list = []
         self.used = self.inside = 0

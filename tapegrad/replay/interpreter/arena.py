@@ -61,7 +61,7 @@ class Arena:
     def __init__(self, program: Program, table: InstructionTable):
         self.program, self.last, self.shown, self.position = (
             program,
-            table.last.tolist(),
+            table.last_reader,
             program.shown,
             table.position,
         )
