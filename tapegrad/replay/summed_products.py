@@ -9,14 +9,10 @@ import numpy as np
 
 from .._core.arrays import F8
 from .._core.primitive import Primitive
-from ..ops import elementwise
+from ..ops.declare import NUMPY
 from .buffer_pool import is_packed
 from .costs import SUMMED_ELEMENTS, SUMMED_PRODUCTS
 from .shared_factors import NO_SETTINGS
-
-ADD, SUBTRACT, NEGATIVE = elementwise.add.prim, elementwise.subtract.prim, elementwise.negative.prim
-# (signs of the operands)
-SUMS = {ADD: (1, 1), SUBTRACT: (1, -1), NEGATIVE: (-1,)}
 
 
 def sum_of_products(*factors: Any) -> Any:
@@ -26,6 +22,16 @@ def sum_of_products(*factors: Any) -> Any:
 
 
 SUM_OF_PRODUCTS = Primitive("sum_of_products", sum_of_products)
+
+
+def is_addition(prim: Any) -> bool:
+    """Is it a sum, a difference or a change of sign, of all elements?"""
+    return prim is not None and prim.infix in ("+", "-")
+
+
+def signs(prim: Primitive, operands: tuple) -> list:
+    """With which signs a sum adds its operands."""
+    return [1] * (len(operands) - 1) + [1 if prim.infix == "+" else -1]
 
 
 def with_summed_products(program: Any) -> Any:
@@ -65,7 +71,7 @@ class ProductSums:
 
     def is_sum(self, k: int) -> bool:
         (prim, *_), operands = self.made[k]
-        fits = prim in SUMS and self.is_matrix(k) and is_packed(self.shown[k])
+        fits = is_addition(prim) and self.is_matrix(k) and is_packed(self.shown[k])
         return fits and all([self.shown[a][1] == self.shown[k][1] for a in operands])
 
     def is_product(self, k: int) -> bool:
@@ -86,8 +92,8 @@ class ProductSums:
             (prim, *_), operands = self.made.get(j, ((None,), ()))
             if j != k:
                 inner.add(j)
-            if (j == k or j in self.within) and prim in SUMS:
-                waiting += [(sign * s, a) for s, a in zip(SUMS[prim], operands, strict=True)][::-1]
+            if (j == k or j in self.within) and is_addition(prim):
+                waiting += [(sign * s, a) for s, a in zip(signs(prim, operands), operands, strict=True)][::-1]
             else:
                 terms.append((sign, j))
         return terms, inner & self.within
@@ -131,8 +137,8 @@ class ProductSums:
             terms += [(s, j) for s, j in self.sums[k] if s == sign and j not in self.within]
         (sign, total), *rest = terms
         if sign < 0:
-            total = new(NEGATIVE, (total,))
+            total = new(NUMPY[np.negative].prim, (total,))
         for sign, j in rest:
-            total = new(ADD if sign > 0 else SUBTRACT, (total, j))
+            total = new(NUMPY[np.add if sign > 0 else np.subtract].prim, (total, j))
         del program.added[total]
         self.code.append((k, *self.code.pop()[1:]))
