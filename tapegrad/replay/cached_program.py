@@ -46,6 +46,7 @@ from .program import HEARD, Program
 from .record.instructions import Guard, is_pure
 from .shared_factors import with_shared_factors
 from .signature import CallSignature, ReadEnvironment
+from .summed_products import with_summed_products
 from .tree_text import builder
 
 EMITTER = "tapegrad.replay.emitted"
@@ -281,7 +282,7 @@ class CachedProgram:
     def writing_cost(self) -> float:
         """How many ns it takes to write the text, by the model."""
         program = self.program
-        kinds = {(id(w), id(program.shown[k])) for k, w in zip(program.numbers, program.what, strict=True)}
+        kinds = {(w[0], id(program.shown[k])) for k, w in zip(program.numbers, program.what, strict=True)}
         sizes = [math.prod(shown[1]) for shown in program.shown.values()]
         return (
             WRITTEN_KIND_NS * len(kinds)
@@ -295,8 +296,13 @@ class CachedProgram:
             CollectorPause()
             self.written(time.thread_time_ns())
 
+    @functools.cached_property
+    def text_program(self) -> Program:
+        """The program of which texts are written."""
+        return with_summed_products(self.program)
+
     def written(self, begin: int) -> None:
-        emitter, program = load(EMITTER), self.program
+        emitter, program = load(EMITTER), self.text_program
         wanted = self.compile is True
         # ranks take the same text, and a device still works when its launch has returned
         comparable = not self.joint and not program.on_device
@@ -349,7 +355,7 @@ class CachedProgram:
         self.trial, self.refusals, self.begun = [], 0, self.replays
         emitter = load(EMITTER)
         if self.emitted.loops and not self.emitted.tolerant:
-            self.emitted = emitter.compiled_program(self.program, tolerant=True)
+            self.emitted = emitter.compiled_program(self.text_program, tolerant=True)
             return
         self.refused, self.compile = True, False
         if not self.emitted.kinds.exact:

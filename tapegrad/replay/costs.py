@@ -56,6 +56,8 @@ BLOCK_PRODUCTS = 1 << 22  # multiplications of a matrix product
 BLOCK_MATRICES = 64  # products of an instruction
 BLAS_MATRIX_PRODUCTS = 200  # multiplications from which BLAS does a product of matrices
 BLAS_VECTOR_PRODUCTS = 1000  # the same of a matrix and a vector
+SUMMED_PRODUCTS = 4  # products of matrices that are added up, and become one
+SUMMED_ELEMENTS = 16  # of such a sum
 BLOCK_ROWS = 3  # rows for which a call of the interpreter pays
 TRANSFER_ROWS = 0.7  # rows that pay for a value which goes in or out
 COPIED_ELEMENTS = 3000  # that take as long to copy as it takes to begin
@@ -119,8 +121,8 @@ COLUMNS = 6  # columns below which they are done one by one
 
 # A text takes so long on a machine of 2025 that has written others. Machines and fresh processes differ by
 # a factor of four, so this is corrected by what the texts of the process have taken.
-WRITTEN_KIND_NS = 1.2e5  # to write an instruction unlike the others
-WRITTEN_INSTRUCTION_NS = 1e4  # for each instruction
+WRITTEN_KIND_NS = 1e5  # to write an operation of a layout for the first time
+WRITTEN_INSTRUCTION_NS = 5e4  # for each instruction
 WRITTEN_ELEMENT_NS = 30  # for an element that is laid out in a block
 FIRST_TEXT = 1.8  # the factor for the first text of a process
 TEXT_WEIGHT = 0.3  # of the last text in the factor for the next

@@ -107,7 +107,7 @@ class EmittedProgram:
         self.space.update({f"v{k}": v for k, v in program.captured})
         self.kinds = InstructionKinds(program) if kinds is None else kinds
         self.table = table = self.kinds.table
-        self.last = table.last.tolist()
+        self.last = table.last_reader
         # names of dead values: to use one again lets go of the memory, which is in the cache still
         self.idle: list = []
         self.used = self.inside = 0
@@ -558,7 +558,7 @@ class EmittedProgram:
 def is_repeated(kinds: InstructionKinds) -> bool:
     """Are most of the instructions in loops of blocks?"""
     loops = [loop for start, stop in block_ranges(kinds) for loop in program_loops(kinds.table, start, stop)]
-    return sum([loop.stop - loop.start for loop in loops]) > 0.9 * len(kinds.table.code)
+    return sum([loop.stop - loop.start for loop in loops]) > 0.8 * len(kinds.table.code)
 
 
 def is_rolled(table: InstructionTable, start: int, stop: int) -> bool:

@@ -109,6 +109,11 @@ class InstructionTable:
             each[n] = same.setdefault(self.instructions[at].watched, each[n])
         return each[inverse]
 
+    @functools.cached_property
+    def last_reader(self) -> list:
+        """`last`, as a list that all share who ask for one value after the other."""
+        return self.last.tolist()
+
     def classes_of_values(self) -> list:
         """The class of the instruction that makes a value; -1: none does."""
         found = np.full(len(self.position), -1)

@@ -118,7 +118,7 @@ class Program:
         self.read = [array for _, array in self.captured]
         self.what, self.operands = [what[k] for k in self.numbers], [operands[k] for k in self.numbers]
         self.looks, self.views = trace.looks, trace.views
-        self.factors: dict = {}  # number -> layout of what `with_shared_factors` adds
+        self.added: dict = {}  # number -> layout of what is added to the recording
         self.solves = bool(found.numbers(lambda prim, _: prim is SYSTEM))
         at = {k for k in self.arguments if len(self.arguments) > 1}
         writes = found.numbers(lambda prim, _: prim.writes) if at else []
@@ -169,7 +169,7 @@ class Program:
         for derived in ("code", "steps", "shown", "warns"):
             made.__dict__.pop(derived, None)
         made.numbers, made.what, made.operands = [*self.numbers], [*self.what], [*self.operands]
-        made.factors = dict(self.factors)
+        made.added = dict(self.added)
         return made
 
     def with_code(self, code: list) -> "Program":
@@ -188,7 +188,7 @@ class Program:
     def shown(self) -> dict:
         """What the values look like."""
         looks, views = self.looks, self.views
-        return {k: looks[k][2 if k in views else 1] for k, n in enumerate(self.needed) if n} | self.factors
+        return {k: looks[k][2 if k in views else 1] for k, n in enumerate(self.needed) if n} | self.added
 
     @functools.cached_property
     def on_device(self) -> bool:

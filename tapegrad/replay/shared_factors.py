@@ -43,7 +43,7 @@ def with_shared_factors(program: Any) -> Any:
             program.size += 1
             if unknowns not in layouts:
                 layouts[unknowns] = look_of(np, (unknowns + 1, unknowns), (unknowns * 8, 8), F8)[1]
-            program.factors[k] = layouts[unknowns]
+            program.added[k] = layouts[unknowns]
             before[several[0][0]] = k, matrix
             for n, transposed in several:
                 _, b = program.operands[n]

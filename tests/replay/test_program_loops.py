@@ -292,3 +292,26 @@ def test_a_program_that_repeats_is_written_for_the_first_replay(steps):
     for _ in range(2):
         p.grad(X)
     assert (p.forms["grad"].programs[0].emitted is not None) == (steps == 200)
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_views_of_what_another_loop_has_read(compile):
+    """They lie in the memory of the array, which stays until they are read."""
+    rng = np.random.default_rng(0)
+    points, scale = rng.normal(size=(20, 6)), rng.normal(size=(20, 6))
+
+    def f(y):
+        y, total, rows, seen = np.sin(y), np.sum(scale[0]), [], []
+        for k in range(20):
+            rows.append(y[k])
+            total = np.tanh(total + (y[k] * y[k]).sum() * 0.1) - np.cos(total)
+        for k in range(20):
+            seen.append(np.roll(rows[k], 1))
+            total = np.tanh(total + seen[k].sum() * 0.01) - np.cos(total)
+        grown = np.exp(scale * total)
+        other = np.cos(grown) * total
+        return (other * np.concatenate(seen).reshape(20, 6)).sum() + (grown * total).sum()
+
+    p = tg.prepare(f, points, compile=compile)
+    for _ in range(4):
+        np.testing.assert_allclose(p(points), f(points), rtol=1e-12)

@@ -8,7 +8,7 @@ from tapegrad.replay.interpreter import arena as _arena
 from tapegrad.replay.interpreter import blocks
 from tapegrad.replay.interpreter.row_writer import RowWriter
 
-NO_TABLE = SimpleNamespace(last=np.zeros(0, int), position=np.zeros(0, int))
+NO_TABLE = SimpleNamespace(last_reader=[], position=np.zeros(0, int))
 
 
 def block_of(arena):

@@ -77,7 +77,8 @@ def gathered(x: Any, at: PlacedArray, axis: int) -> PlacedArray:
     shape[axis] = x.shape[axis]
     if any([n not in (1, m) for n, m in zip(x.shape, shape, strict=True)]):
         raise NotPlaced("indices of another shape")
-    x = PlacedArray(b, np.broadcast_to(x.at, shape), x.kind)
+    if x.shape != (*shape,):
+        x = PlacedArray(b, np.broadcast_to(x.at, shape), x.kind)
     return by_indices(b, "gathered", to, x, at, axis, to)
 
 

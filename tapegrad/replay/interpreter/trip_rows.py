@@ -261,11 +261,15 @@ class TripRows:
     # --- all trips ---
 
     def keep_seen(self) -> None:
-        """The memory of others in which values of the loop lie stays until these are read."""
+        """The memory of others in which values of the loop lie stays until these, and what is seen of them,
+        are read."""
         last = self.loop.table.last[self.loop.values].max(axis=0).tolist()
         for j, k in self.lies_in:
-            columns = self.loop.operands[:, self.loop.operands[-1] == k]
-            self.arena.keep(np.unique(columns).tolist(), last[j])
+            outside = np.unique(self.loop.operands[:, self.loop.operands[-1] == k]).tolist()
+            self.arena.keep(outside, last[j])
+            regions = [h for a in outside for h in self.arena.held[a] if h.own]
+            for v in self.loop.values[:, j].tolist() if regions else ():
+                self.arena.held[v] += [h for h in regions if h not in self.arena.held[v]]
 
     def begin(self) -> None:
         """What the first trips read of those before them goes where they look for it."""
