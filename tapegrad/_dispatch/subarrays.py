@@ -11,6 +11,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -283,7 +284,8 @@ class TrackedSubarray(Subarray):
         return wrapped(first, y, (ufunc, inputs, 0) if method == "__call__" else None)
 
     def __array_function__(self, f, types, args, kwargs):
-        f = getattr(f, "__wrapped__", f) if not hasattr(f, "_implementation") else f
+        while isinstance(f, FunctionType) and hasattr(f, "__wrapped__"):
+            f = f.__wrapped__  # NumPy's own
         if by_methods(f):
             return late.followed(f._implementation)(*args, **kwargs)
         y = f(*array_of(args), **array_of(kwargs))
@@ -388,14 +390,22 @@ KEPT = frozenset(
 )
 
 
+def defers(a, b) -> bool:
+    """Does NumPy leave an operator of the array a to its other operand b?"""
+    kind = type(b)
+    if hasattr(kind, "__array_ufunc__"):
+        return kind.__array_ufunc__ is None
+    return not issubclass(kind, type(a)) and a.__array_priority__ < getattr(b, "__array_priority__", -1e6)
+
+
 def operators(ufunc: np.ufunc) -> tuple:
     """The three methods of an operator."""
 
-    def here(a, b):
-        return NotImplemented if getattr(type(b), "__array_ufunc__", b) is None else ufunc(a, b)
+    def here(a, b, modulus=None):
+        return NotImplemented if defers(a, b) or modulus is not None else ufunc(a, b)
 
-    def reflected(a, b):
-        return ufunc(b, a)
+    def reflected(a, b, modulus=None):
+        return NotImplemented if modulus is not None else ufunc(b, a)
 
     def in_place(a, b):
         return ufunc(a, b, out=(a,))
