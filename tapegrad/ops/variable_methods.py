@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
-from .._core.arrays import NUMBERS, is_array, xp_of
+from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import (
     ArgumentError,
     BatchError,
@@ -28,7 +28,7 @@ from .._core.errors import (
     NoRuleError,
     asks_attribute,
 )
-from .._core.foreign import asked_by
+from .._core.foreign import ARRAY_LIKE, ORDINARY, asked_by
 from .._core.lent_memory import lend
 from .._core.primitive import (
     RECORDED,
@@ -131,7 +131,7 @@ def is_plain_number(x) -> bool:
 def _primal_operator(op: Callable, f) -> Callable:
     """Comparisons, and operators of booleans and integers. They run on primal values and have derivative
     zero."""
-    hidden, orders = _entry(f), f in ORDERS
+    hidden, orders, elementwise = _entry(f), f in ORDERS, f in COMPARISONS.values()
     answers = {np.equal: (True, np.True_), np.not_equal: (False, np.False_)}.get(f, ())  # for equal sides
 
     def method(a, b):
@@ -163,12 +163,25 @@ def _primal_operator(op: Callable, f) -> Callable:
                 like = layout_of(x)
                 return op(np.ones(like.shape, like.dtype) if is_array(like) else like.dtype.type(1), y)
             return hidden(x, y)
-        found = op(x, y)
+        found = NotImplemented if has_reflected(y, elementwise and is_array(x)) else op(x, y)
         if answers and may_agree(found, answers[0]):
             note_equality((a, b), getframe(1))
         return found
 
     return method
+
+
+def has_reflected(y, elementwise: bool) -> bool:
+    """Is an operator left to y, whose reflected method may keep its operand?  `elementwise`: NumPy asks
+    objects of any class for a truth value for each element."""
+    kind = type(y)
+    if kind in ORDINARY or kind.__module__ == "builtins" or is_scalar(y):
+        return False
+    if hasattr(kind, "__array_ufunc__"):
+        return kind.__array_ufunc__ is None
+    if getattr(kind, "__array_priority__", 0) > 0:
+        return True
+    return not elementwise and not any([hasattr(kind, name) for name in ARRAY_LIKE])
 
 
 PLAIN = frozenset((float, int, np.float64, np.ndarray))
