@@ -36,6 +36,7 @@ KINDS = (
     "twelfth",
     "thirteenth",
     "fourteenth",
+    "fifteenth",
 )
 PROGRAMS = sorted(
     [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)
