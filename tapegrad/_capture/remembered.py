@@ -390,7 +390,7 @@ def is_part(shadow: Shadow, x: Any, new: Any) -> bool:
     kind = type(new)
     if kind is types.FunctionType:
         return new is not x and type(new.__globals__) is ModuleGlobals
-    return new is not x and (kind in PARTS or (kind in shadow.classes and not isinstance(new, type)))
+    return new is not x and (kind in PARTS or (kind in shadow.classes and not issubclass(kind, type)))
 
 
 def is_lasting(x: Any) -> bool:
