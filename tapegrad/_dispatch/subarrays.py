@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import address, is_array
-from .._core.errors import ArgumentError, DroppedDerivativeError, asks_attribute
+from .._core.arrays import is_array
+from .._core.errors import ArgumentError, DroppedDerivativeError
 from .._core.primitive import holds_variable, is_subarray, is_tracked, layout_of, values_of
 from .._core.registry import late
 from .._core.trees import nested
 from .._core.variable import HANDLES, PlainSubarray, Subarray, Variable, variable
 from ..ops.protocols import call
-from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS, calls_method
+from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS, calls_method, place_of_data
 from . import structured
 
 
@@ -303,12 +303,7 @@ class TrackedSubarray(Subarray):
             )
         return np.array(values_of(self._array), dtype=dtype, copy=copy)
 
-    @property
-    def __array_interface__(self):
-        """The place of the data, which code that is followed may compare. C code finds no interface."""
-        if not asks_attribute(sys._getframe(1)):
-            raise AttributeError("__array_interface__")
-        return {"data": (address(layout_of(self._array)), False)}
+    __array_interface__ = property(lambda x: place_of_data(x._array, sys._getframe(1)))
 
     def __getitem__(self, at):
         y = self._array[array_of(at)]
