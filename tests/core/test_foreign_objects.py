@@ -12,6 +12,7 @@ import inspect
 import io
 import json
 import logging
+import operator
 import re
 import statistics
 import struct
@@ -268,6 +269,38 @@ FOLLOWED = (
 )
 
 ELSEWHERE = ("a frame of tracked", "made a matrix")  # what becomes of these in code that is not followed
+
+
+class Kept:
+    """Its reflected methods keep what they are given, as units keep a number."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def keep(self, x):
+        return 3.0 * x
+
+    __rlshift__ = __rrshift__ = __rand__ = __ror__ = __rxor__ = __gt__ = __le__ = __eq__ = __ne__ = keep
+
+
+KEPT = {
+    "plain": Kept(),
+    "priority": type("Prior", (Kept,), {"__array_priority__": 10.0, "__hash__": None})(),
+    "ufuncs": type("Own", (Kept,), {"__array_ufunc__": None, "__hash__": None})(),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+@pytest.mark.parametrize("op", ["lshift", "rshift", "and_", "or_", "xor", "lt", "ge", "eq", "ne"])
+def test_reflected_methods_keep_the_tracked_value(kind, op):
+    """`q << unit`: a number that the other side keeps has its derivative."""
+    f, unit = getattr(operator, op), KEPT[kind]
+    assert f(np.float64(0.5), unit) == 1.5
+    np.testing.assert_array_equal(both_modes(lambda x: f(x[0], unit) * 2.0), [6.0, 0.0, 0.0])
+    if kind != "plain":  # NumPy leaves arrays to these
+        np.testing.assert_array_equal(f(X, unit), 3.0 * X)
+        np.testing.assert_array_equal(both_modes(lambda x: np.sum(f(x, unit))), [3.0, 3.0, 3.0])
+    elif op in ("lt", "ge", "eq", "ne"):  # truth values
+        np.testing.assert_array_equal(tg.grad(lambda x: np.sum(x * f(x, unit)))(X), f(X, unit))
 
 
 def test_a_matrix_in_code_that_is_not_followed():
