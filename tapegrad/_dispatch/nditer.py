@@ -35,7 +35,7 @@ class broadcast:
 
     @functools.cached_property
     def arrays(self) -> list:
-        return list(np.broadcast_arrays(*self.given))
+        return [np.broadcast_to(x, self.real.shape) for x in self.given]
 
     def __iter__(self):
         return self

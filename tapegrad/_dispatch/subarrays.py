@@ -32,6 +32,9 @@ class Probe(np.ndarray):
 
     __array_priority__ = 0.0  # or that of the class for which it stands
 
+    def __array_finalize__(self, template):
+        self.__array_priority__ = getattr(template, "__array_priority__", 0.0)
+
     def __array_wrap__(self, array, context=None, return_scalar=False):
         ASKED.names.add("__array_ufunc__")
         new: Any = array.view(WrappedProbe)
