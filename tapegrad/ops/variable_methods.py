@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
-from .._core.arrays import NUMBERS, address, is_array, is_scalar, xp_of
+from .._core.arrays import NUMBERS, address, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
     BatchError,
@@ -28,7 +28,7 @@ from .._core.errors import (
     NoRuleError,
     asks_attribute,
 )
-from .._core.foreign import ARRAY_LIKE, ORDINARY, asked_by
+from .._core.foreign import asked_by, has_reflected
 from .._core.lent_memory import lend
 from .._core.primitive import (
     RECORDED,
@@ -169,19 +169,6 @@ def _primal_operator(op: Callable, f) -> Callable:
         return found
 
     return method
-
-
-def has_reflected(y, elementwise: bool) -> bool:
-    """Is an operator left to y, whose reflected method may keep its operand?  `elementwise`: NumPy asks
-    objects of any class for a truth value for each element."""
-    kind = type(y)
-    if kind in ORDINARY or kind.__module__ == "builtins" or is_scalar(y):
-        return False
-    if hasattr(kind, "__array_ufunc__"):
-        return kind.__array_ufunc__ is None
-    if getattr(kind, "__array_priority__", 0) > 0:
-        return True
-    return not elementwise and not any([hasattr(kind, name) for name in ARRAY_LIKE])
 
 
 PLAIN = frozenset((float, int, np.float64, np.ndarray))
