@@ -303,6 +303,26 @@ def test_reflected_methods_keep_the_tracked_value(kind, op):
         np.testing.assert_array_equal(tg.grad(lambda x: np.sum(x * f(x, unit)))(X), f(X, unit))
 
 
+def test_the_place_of_the_data_may_be_compared():
+    """As scikit-learn's checks of alignment do.  C code finds no memory there."""
+    read = tg.Const(np.asarray)
+
+    def f(x):
+        assert x.__array_interface__["data"][0] % 8 == 0
+        return np.sum(x**2)
+
+    np.testing.assert_array_equal(both_modes(f), 2 * X)
+    with pytest.raises(DroppedDerivativeError):
+        tg.grad(lambda x: np.sum(read(x)))(X)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u4", "u8"])
+def test_powers_with_unsigned_exponents(dtype):
+    n = np.array([0, 1, 2, 3], dtype)
+    np.testing.assert_allclose(tg.hessian(lambda x: np.sum(x[0] ** n))(np.array([1.3])), [[2 + 6 * 1.3]])
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(np.power(x[0], n)))(np.array([0.0])), [1.0])
+
+
 def test_a_matrix_in_code_that_is_not_followed():
     with pytest.raises(TypeError):
         tg.grad(tg.Const(lambda x: (np.matrix(x) * np.matrix(x).T)[0, 0]))(X)
