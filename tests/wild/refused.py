@@ -54,7 +54,6 @@ REFUSED = {
     **of("a parameter of astropy in arithmetic", "fourteenth_places.stellar_flux"),
     **of("a list of arrays is stored in an object array", "fourteenth_places.halo"),
     **of("an object that pickles itself", "fourteenth_people.quadratic_surrogate"),
-    **of("attributes that are kept by the identity of an object", "fourteenth_neurons.firing"),
     **of("a gufunc of Numba", "fourteenth_people.rotors"),
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
     **of(
@@ -106,11 +105,6 @@ REFUSED = {
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
 NAN = {  # loud
-    **of(  # in reverse mode: the infinite slope of a root at zero, times zero
-        "nan: the root of the distance of a point to itself",
-        "sixth_modes.correlation sixth_modes.covariance sixth_modes.unbiased sixth_modes.energy "
-        "sixth_modes.partial",
-    ),
     **of("nan: the root of a component that is zero", "fifteenth_rotations.interpolated_pose"),
     **of("nan: the root of a discriminant that is zero to rounding", "thirteenth_plasmas.stix_waves"),
     **of("nan: conjugate gradients beyond convergence, to second order", "fourteenth_people.least_squares"),
