@@ -29,6 +29,7 @@ from .._dispatch import stand_ins
 from .deferred import (
     DEFERRED,
     KEPT_CLASSES,
+    OF_ARRAYS,
     POOL,
     PROTOCOLS,
     SOURCE,
@@ -69,7 +70,6 @@ from .objects import parts_of
 from .type_queries import METAS
 
 METAS[ShadowMeta] = type
-OF_ARRAYS = "_tg_of_arrays"  # of a metaclass: the one that the function `of_arrays` makes of it
 abstract_methods = operator.attrgetter("__abstractmethods__")
 init_abstract = operator.attrgetter("_abc_init")(abc)
 

@@ -44,7 +44,7 @@ from .containers import ContainerCapture
 from .functions import FunctionCapture
 from .iterators import IteratorCapture, is_iterator
 from .kinds import HELD, is_compiled_by_numba, is_user_class, module_of, mro_of, state_of
-from .objects import FILLED, FIXED, WEAK
+from .objects import FILLED, FIXED, GENERIC_ALIAS, WEAK
 from .restore import restore
 from .routes import finding, first_write, leave_unshadowed
 
@@ -380,7 +380,7 @@ BY_BASE: dict = {  # for classes derived from these
     **dict.fromkeys((dict, list, set, collections.deque), Shadow.container),
     **dict.fromkeys((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
     **dict.fromkeys(WEAK, Shadow.weak),
-    weakref.ref: Shadow.of_parts,
+    **dict.fromkeys((weakref.ref, GENERIC_ALIAS), Shadow.of_parts),
     **dict.fromkeys((property, staticmethod, classmethod), Shadow.property),
     np.void: Shadow.record,
     np.generic: Shadow.itself,

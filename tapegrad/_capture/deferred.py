@@ -40,6 +40,7 @@ SUBARRAY = "_abc_tapegrad_subarray"  # in a shadow class of a subclass of ndarra
 SOURCE = "_abc_tapegrad_source"  # in a shadow class: its `MemberSource`
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
 KEPT_CLASSES = 16  # of them
+OF_ARRAYS = "_tg_of_arrays"  # of a metaclass: the one that `classes.of_arrays` makes of it
 SPECIAL = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__",
     "_abc_impl",
@@ -47,6 +48,7 @@ SPECIAL = frozenset((
     "__match_args__",
     "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
     "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL, SOURCE, UNREAD, QUIET, SUBARRAY,
+    OF_ARRAYS,
 )) | {
     name for name, v in type.__dict__.items() if hasattr(type(v), "__set__") and name != "__annotations__"
 }  # fmt: skip

@@ -28,7 +28,18 @@ from .builtin import (
 from .cached import CacheCapture
 from .class_reads import with_class_reads
 from .classes import InstanceState
-from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign, is_user_class, mro_of
+from .kinds import (
+    EMPTY,
+    NOTHING,
+    NUMERIC,
+    Capture,
+    Holder,
+    dict_of,
+    is_compiled_by_numba,
+    is_foreign,
+    is_user_class,
+    mro_of,
+)
 
 
 class Cell(Holder):
@@ -161,11 +172,21 @@ class FunctionCapture(Capture):
         if f.__kwdefaults__:
             g.__kwdefaults__ = {k: self(d) for k, d in f.__kwdefaults__.items()}
         copy_names(g, f)
-        before = {k: self(v) for k, v in f.__dict__.items()} if f.__dict__ else NOTHING
+        before = self.attributes_of_function(f.__dict__) if f.__dict__ else NOTHING
         if before:
             g.__dict__.update(before)
         self.changes.append((InstanceState, f, g, before))
         return g
+
+    def attributes_of_function(self, own: dict) -> dict:
+        """Shadows of the attributes; but of a wrapper of what Numba compiled, `functools.wraps` has copied
+        parts of the compiler there."""
+        inner = own.get("__wrapped__")
+        theirs = dict_of(inner) if is_compiled_by_numba(inner) else NOTHING
+        return {
+            k: v if theirs.get(k, EMPTY) is v and type(v) is not types.FunctionType else self(v)
+            for k, v in own.items()
+        }
 
     def all_functions(self, fs: Any) -> list:
         """Several functions: `self(f)` for each, in one piece for those of one module that have no more than

@@ -96,6 +96,9 @@ def partial_of(function: Any, args: tuple, keywords: dict) -> functools.partial:
     return new
 
 
+GENERIC_ALIAS: type = type(typing.List[int])  # noqa: UP006
+
+
 def generic_alias(x: Any, parts: list) -> Any:
     """A generic class of `typing` with other parameters."""
     new = object.__new__(type(x))
@@ -150,7 +153,7 @@ KINDS = (
         "{0}.__origin__, *{0}.__args__",
         make=lambda x, parts: types.GenericAlias(parts[0], tuple(parts[1:])),
     ),
-    kind(type(typing.List[int]), "{0}.__origin__, *{0}.__args__", make=generic_alias),  # noqa: UP006
+    kind(GENERIC_ALIAS, "{0}.__origin__, *{0}.__args__", make=generic_alias),
     kind(
         type(typing.Annotated[int, 0]),
         "{0}.__origin__, *{0}.__metadata__",

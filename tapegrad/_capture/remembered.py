@@ -42,7 +42,7 @@ from .restore import restore
 from .routes import near_objects
 from .unread_containers import UnreadDict, UnreadList
 
-YOUNG = 1  # the generation of what a call has left in reference cycles, which may hold parts
+YOUNG, OLDEST = 1, 2  # generations of what a call has left in reference cycles, which may hold parts
 MOST_FAILURES = 8  # after which a transform makes a new shadow for each call
 LASTING = frozenset((
     *HELD, *FILLED, *FIXED, types.CellType, types.FunctionType, types.BuiltinFunctionType,
@@ -153,9 +153,9 @@ class ShadowMemory:
         """Everything was handed back to what `waiting` was made from.  Has no part of the shadow leaked?"""
         waiting.shadow, waiting.function, waiting.contents, parts = None, None, (), waiting.parts
         drop_unheld(parts)
-        if parts:
-            gc.collect(YOUNG)
-            drop_unheld(parts)
+        for generation in (YOUNG, OLDEST)[: 1 + (self.failures == 0)]:  # (the oldest one takes long)
+            if parts:
+                drop_cycles(parts, generation)
         if parts:
             self.failures += 1
         else:
@@ -173,6 +173,22 @@ def drop_unheld(parts: list) -> None:
                 held.append(part)
             del part
         parts += held
+
+
+def drop_cycles(parts: list, generation: int) -> None:
+    """Only those stay that something outside of reference cycles holds."""
+    held, references = [], []
+    while parts:
+        part = parts.pop()
+        try:
+            references.append(weakref.ref(part))
+        except TypeError:
+            held.append(part)
+        del part
+    gc.collect(generation)
+    parts += [*held, *[part for part in [r() for r in references] if part is not None]]
+    del held
+    drop_unheld(parts)
 
 
 EMPTIES = itertools.repeat(EMPTY)
@@ -412,7 +428,7 @@ def is_part(shadow: Shadow, x: Any, new: Any) -> bool:
     kind = type(new)
     if kind is types.FunctionType:
         return new is not x and type(new.__globals__) is ModuleGlobals
-    return new is not x and (kind in PARTS or (kind in shadow.classes and not isinstance(new, type)))
+    return new is not x and (kind in PARTS or (kind in shadow.classes and not issubclass(kind, type)))
 
 
 def is_lasting(x: Any) -> bool:

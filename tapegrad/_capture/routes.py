@@ -181,8 +181,9 @@ def of_function(f: Any) -> list:
 
 def walk(starts: list, parents: dict, most: int | None = None, handles: list | None = None) -> Iterator:
     """All that can be reached from `starts`, the nearest first; `parents` gets the object from which each was
-    reached, `handles` the pairs (object, Variable in it), where the engine's own objects are not entered."""
-    waiting = deque(starts)
+    reached, `handles` the pairs (object, Variable in it), where the engine's own objects are not entered.
+    `most`: so many objects besides `starts` are enough."""
+    waiting, limit = deque(starts), len(starts) + (most or 0)
     for x in starts:
         parents[id(x)] = None
     alive = []  # so that no id is given twice
@@ -197,7 +198,7 @@ def walk(starts: list, parents: dict, most: int | None = None, handles: list | N
             if kind in LEAVES:
                 if handles is not None and kind in HANDLES:
                     handles.append((x, child))
-            elif id(child) not in parents:
+            elif id(child) not in parents and (most is None or len(parents) < limit):
                 parents[id(child)] = x
                 waiting.append(child)
 
@@ -539,7 +540,7 @@ def way_to_tracked(f: Any) -> str:
     """How f reaches a tracked value."""
     parents: dict = {}
     handles: list = []
-    deque(walk([f], parents, GLANCE, handles), 0)
+    deque(walk([f], parents, None, handles), 0)
     return next((spelled([*chain(x, parents), v]) for x, v in handles if is_tracked(v)), "a value")
 
 

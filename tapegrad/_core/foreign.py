@@ -181,6 +181,19 @@ def operand(x: Any) -> Any:
     return argument(x) if kind is range or hasattr(kind, "__array__") else NotImplemented
 
 
+def has_reflected(y: Any, elementwise: bool) -> bool:
+    """Is an operator left to y, whose reflected method may keep its operand?  `elementwise`: NumPy asks
+    objects of any class for a truth value for each element."""
+    kind = type(y)
+    if kind in ORDINARY or kind.__module__ == "builtins" or is_scalar(y):
+        return False
+    if hasattr(kind, "__array_ufunc__"):
+        return kind.__array_ufunc__ is None
+    if getattr(kind, "__array_priority__", 0) > 0:
+        return True
+    return not elementwise and not any([hasattr(kind, name) for name in ARRAY_LIKE])
+
+
 def numbers_of(x: np.ndarray) -> Any:
     """An object array of numbers, some of them tracked, as an array of numbers."""
     y = late.stacked(x.tolist()) if x.ndim else x[()]

@@ -1,5 +1,6 @@
 """`numpy.nditer` over arrays that may be tracked, an element at a time."""
 
+import functools
 import operator
 from typing import Any
 
@@ -11,6 +12,7 @@ from .._core.primitive import holds_variable, layout_of
 from .._core.variable import Variable, variable
 from ..ops.creation import asarray
 from ..ops.declare import shape
+from .subarrays import array_of
 
 KNOWN = frozenset(
     "multi_index c_index f_index zerosize_ok refs_ok copy_if_overlap reduce_ok external_loop".split()
@@ -28,9 +30,12 @@ class broadcast:
         return object.__new__(cls) if holds_variable(xs) else np.broadcast(*xs)
 
     def __init__(self, *xs):
-        given = [asarray(x) for x in xs]
-        self.arrays = np.broadcast_arrays(*given)
-        self.real = np.broadcast(*[np.empty(shape(x), bool) for x in given])
+        self.given = [array_of(x) for x in xs]
+        self.real = np.broadcast(*[np.empty(shape(x), bool) for x in self.given])
+
+    @functools.cached_property
+    def arrays(self) -> list:
+        return [np.broadcast_to(x, self.real.shape) for x in self.given]
 
     def __iter__(self):
         return self

@@ -11,18 +11,19 @@ import operator
 import sys
 import threading
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from .._core.arrays import address, is_array
-from .._core.errors import ArgumentError, DroppedDerivativeError, asks_attribute
+from .._core.arrays import is_array
+from .._core.errors import ArgumentError, DroppedDerivativeError
 from .._core.primitive import holds_variable, is_subarray, is_tracked, layout_of, values_of
 from .._core.registry import late
 from .._core.trees import nested
 from .._core.variable import HANDLES, PlainSubarray, Subarray, Variable, variable
 from ..ops.protocols import call
-from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS, calls_method
+from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS, calls_method, place_of_data
 from . import structured
 
 
@@ -30,6 +31,9 @@ class Probe(np.ndarray):
     """An array of a subclass that changes nothing."""
 
     __array_priority__ = 0.0  # or that of the class for which it stands
+
+    def __array_finalize__(self, template):
+        self.__array_priority__ = getattr(template, "__array_priority__", 0.0)
 
     def __array_wrap__(self, array, context=None, return_scalar=False):
         ASKED.names.add("__array_ufunc__")
@@ -283,7 +287,8 @@ class TrackedSubarray(Subarray):
         return wrapped(first, y, (ufunc, inputs, 0) if method == "__call__" else None)
 
     def __array_function__(self, f, types, args, kwargs):
-        f = getattr(f, "__wrapped__", f) if not hasattr(f, "_implementation") else f
+        while isinstance(f, FunctionType) and hasattr(f, "__wrapped__"):
+            f = f.__wrapped__  # NumPy's own
         if by_methods(f):
             return late.followed(f._implementation)(*args, **kwargs)
         y = f(*array_of(args), **array_of(kwargs))
@@ -301,12 +306,7 @@ class TrackedSubarray(Subarray):
             )
         return np.array(values_of(self._array), dtype=dtype, copy=copy)
 
-    @property
-    def __array_interface__(self):
-        """The place of the data, which code that is followed may compare. C code finds no interface."""
-        if not asks_attribute(sys._getframe(1)):
-            raise AttributeError("__array_interface__")
-        return {"data": (address(layout_of(self._array)), False)}
+    __array_interface__ = property(lambda x: place_of_data(x._array, sys._getframe(1)))
 
     def __getitem__(self, at):
         y = self._array[array_of(at)]
@@ -388,14 +388,22 @@ KEPT = frozenset(
 )
 
 
+def defers(a, b) -> bool:
+    """Does NumPy leave an operator of the array a to its other operand b?"""
+    kind = type(b)
+    if hasattr(kind, "__array_ufunc__"):
+        return kind.__array_ufunc__ is None
+    return not issubclass(kind, type(a)) and a.__array_priority__ < getattr(b, "__array_priority__", -1e6)
+
+
 def operators(ufunc: np.ufunc) -> tuple:
     """The three methods of an operator."""
 
-    def here(a, b):
-        return NotImplemented if getattr(type(b), "__array_ufunc__", b) is None else ufunc(a, b)
+    def here(a, b, modulus=None):
+        return NotImplemented if defers(a, b) or modulus is not None else ufunc(a, b)
 
-    def reflected(a, b):
-        return ufunc(b, a)
+    def reflected(a, b, modulus=None):
+        return NotImplemented if modulus is not None else ufunc(b, a)
 
     def in_place(a, b):
         return ufunc(a, b, out=(a,))

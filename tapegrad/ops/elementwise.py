@@ -416,7 +416,7 @@ def _power_n_rule(g, out, x, n):
 def _power_x(g, out, x, n):
     """g n x^(n-1). At x = n = 0 it is 0 x^1, so no negative power of zero occurs, in further derivatives
     either."""
-    lower = n - 1
+    lower = n - 1 if dtype(n).kind != "u" else n - (n > 0)
     lower = select(x == 0, select(n == 0, zero_of(n) + 1, lower), lower)
     return times0(g, n * power_of(x, lower))
 

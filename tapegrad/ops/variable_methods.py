@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
-from .._core.arrays import NUMBERS, is_array, xp_of
+from .._core.arrays import NUMBERS, address, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
     BatchError,
@@ -28,7 +28,7 @@ from .._core.errors import (
     NoRuleError,
     asks_attribute,
 )
-from .._core.foreign import asked_by
+from .._core.foreign import asked_by, has_reflected
 from .._core.lent_memory import lend
 from .._core.primitive import (
     RECORDED,
@@ -131,7 +131,7 @@ def is_plain_number(x) -> bool:
 def _primal_operator(op: Callable, f) -> Callable:
     """Comparisons, and operators of booleans and integers. They run on primal values and have derivative
     zero."""
-    hidden, orders = _entry(f), f in ORDERS
+    hidden, orders, elementwise = _entry(f), f in ORDERS, f in COMPARISONS.values()
     answers = {np.equal: (True, np.True_), np.not_equal: (False, np.False_)}.get(f, ())  # for equal sides
 
     def method(a, b):
@@ -163,7 +163,7 @@ def _primal_operator(op: Callable, f) -> Callable:
                 like = layout_of(x)
                 return op(np.ones(like.shape, like.dtype) if is_array(like) else like.dtype.type(1), y)
             return hidden(x, y)
-        found = op(x, y)
+        found = NotImplemented if has_reflected(y, elementwise and is_array(x)) else op(x, y)
         if answers and may_agree(found, answers[0]):
             note_equality((a, b), getframe(1))
         return found
@@ -493,8 +493,18 @@ V.data = property(_dropping("x.data", lambda x: lend(x).data, lent=True))
 V.ctypes = property(_dropping("x.ctypes", lambda x: lend(x, True).ctypes, lent=True))
 V.__dlpack__ = _dropping("DLPack", lambda x, *i, **k: lend(x).__dlpack__(*i, **k), lent=True)
 V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
-# No __cuda_array_interface__, __array_interface__ or __cupy_get_ndarray__: with them CuPy and NumPy would
-# take the memory first.
+
+
+def place_of_data(x, frame) -> dict:
+    """`x.__array_interface__`: the place of the data, which code that is followed may compare.  C code finds
+    no interface, with which NumPy would take the memory first."""
+    if not asks_attribute(frame):
+        raise AttributeError("__array_interface__")
+    return {"data": (address(layout_of(x)), False)}
+
+
+# No __cuda_array_interface__ or __cupy_get_ndarray__: with them CuPy would take the memory first.
+V.__array_interface__ = property(lambda x: place_of_data(x, sys._getframe(1)))
 
 
 BY_ELEMENTS = "dot", "choose", "searchsorted"

@@ -3,6 +3,7 @@ value of a plain call, in every mode."""
 
 import copy
 import math
+import typing
 
 import numpy as np
 import pytest
@@ -395,3 +396,82 @@ def test_an_array_is_initialised(kind, factor):
     np.testing.assert_allclose(gradient, 2 * factor**2 * X)
     _, tangent = tg.jvp(lambda x: f(x)[0], (X,), (np.ones(4),))
     assert tangent == pytest.approx(2 * factor**2 * np.sum(X))
+
+
+class Unit:
+    """A unit of length, which takes the operators of arrays over."""
+
+    __array_priority__ = 1000.0
+
+    def __rtruediv__(self, s):
+        return Metres.__truediv__(s, 1.0)
+
+    def __rlshift__(self, x):
+        return 2.0 * np.asarray(x).view(Signal)
+
+
+class Prior(Signal):
+    __array_priority__ = 2.0
+
+
+def test_operators_are_left_to_what_has_priority():
+    f = lambda x: np.sum((Prior(x) << Unit()) ** 2)
+    assert f(X) == np.sum((2 * X) ** 2)
+    np.testing.assert_array_equal(tg.grad(f)(X), 8 * X)
+    assert Prior(X).__pow__(2, 3) is NotImplemented
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(Prior(x).__pow__(3, None)))(X), 3 * X**2)
+
+
+@pytest.mark.parametrize("f", [np.stack, np.vstack, np.hstack, np.column_stack, np.atleast_2d])
+def test_functions_that_python_code_of_numpy_composes(f):
+    class Named(Loud):
+        __array_priority__ = 5.0
+
+        def __array_function__(self, f, types, args, kwargs):
+            return super().__array_function__(f, types, args, kwargs)
+
+    def joined(x):
+        s = np.asarray(x).view(Named)
+        y = f(s) if f is np.atleast_2d else f([s, 2.0 * s])
+        assert y.__class__ is Named
+        return np.sum(np.asarray(y) ** 2)
+
+    assert tg.value_and_grad(joined)(X)[0] == joined(X)
+    np.testing.assert_allclose(tg.grad(joined)(X), (2 if f is np.atleast_2d else 10) * X)
+
+
+def test_broadcast_of_subclasses():
+    def f(x):
+        found = np.broadcast(Signal(x, "s"), np.ones((3, 1)), None)
+        assert found.shape == (3, 4)
+        return sum([a * b for a, b, _ in found])
+
+    np.testing.assert_allclose(f(X), 3 * np.sum(X))
+    np.testing.assert_array_equal(tg.grad(f)(X), np.full(4, 3.0))
+
+
+class Counting(type):
+    """A metaclass, as astropy's constants have one."""
+
+
+class Constant(np.ndarray, metaclass=Counting):
+    checked = False
+
+    def __mul__(self, other):
+        type(self).checked = True
+        return super().__mul__(other)
+
+
+HOLDING: typing.Any = typing.Union[int, Constant, typing.List[Constant]]  # noqa: UP006, UP007
+SPEED = np.array([2.0]).view(Constant)
+
+
+def test_a_class_behind_a_union_of_types_is_followed():
+    def f(x):
+        assert Constant in typing.get_args(HOLDING)
+        return np.sum(np.asarray(SPEED * x))
+
+    for _ in range(3):
+        Constant.checked = False
+        np.testing.assert_array_equal(tg.grad(f)(X), np.full(4, 2.0))
+        assert Constant.checked is True and "_tg_of_arrays" not in vars(Constant)

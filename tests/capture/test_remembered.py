@@ -1,6 +1,7 @@
 """A transform that is called again keeps what it made of the captured objects (`_capture.remembered`): it must
 see every change between two calls, and nothing may show that it keeps anything."""
 
+import functools
 import gc
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import types
 import typing
 import weakref
 
+import numba
 import numpy as np
 import pytest
 
@@ -671,3 +673,63 @@ def test_an_annotation_shows_the_class_that_the_function_sees():
         return np.sum(x * size * kind.size)
 
     np.testing.assert_array_equal(tg.grad(f)(X), [25.0, 4.0, 9.0])
+
+
+class Cell:
+    """Is asked for its hash by what holds it, and knows other cells."""
+
+    def __init__(self, k):
+        self.k, self.near = k, []
+
+    def __hash__(self):
+        return hash(self.k)
+
+
+CELLS = [Cell(k) for k in range(6)]
+for cell in CELLS:
+    cell.near += CELLS
+SOME = {"first": CELLS[0]}
+
+
+def test_what_no_call_reads_is_not_read_between_calls():
+    f = lambda x: np.sum(SOME["first"].k + x**2)
+    v = warm(f)
+    (waiting,) = memory_of(f).waiting
+    met = len(waiting.shadow.seen)
+    for _ in range(3):
+        v(X)
+        assert memory_of(f).waiting == [waiting] and len(waiting.shadow.seen) == met
+    SOME["first"].k = 3.0
+    try:
+        agrees(v, f)
+    finally:
+        SOME["first"].k = 0
+
+
+def test_what_a_cycle_of_the_call_holds_has_not_leaked():
+    class Node:
+        def __init__(self, get):
+            self.get, self.own = get, self
+
+    square = lambda x: x**2
+
+    def f(x):
+        node = Node(square)
+        gc.collect()  # it is old when the call ends
+        return np.sum(node.get(x))
+
+    agrees(warm(f), f)
+
+
+def test_a_wrapper_of_what_numba_compiled_waits():
+    compiled = numba.njit(lambda x: 2.0 * x)
+
+    @functools.wraps(compiled)
+    def outer(x):
+        return compiled(x)
+
+    f = lambda x: outer(x[0]) * x[1]
+    v = warm(f)
+    assert not memory_of(f).waiting[0].shadow.left
+    outer.scale = 2.0
+    agrees(v, f)

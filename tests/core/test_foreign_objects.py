@@ -12,6 +12,7 @@ import inspect
 import io
 import json
 import logging
+import operator
 import re
 import statistics
 import struct
@@ -264,6 +265,58 @@ FOLLOWED = (
 )
 
 ELSEWHERE = ("a frame of tracked", "made a matrix")  # what becomes of these in code that is not followed
+
+
+class Kept:
+    """Its reflected methods keep what they are given, as units keep a number."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def keep(self, x):
+        return 3.0 * x
+
+    __rlshift__ = __rrshift__ = __rand__ = __ror__ = __rxor__ = __gt__ = __le__ = __eq__ = __ne__ = keep
+
+
+KEPT = {
+    "plain": Kept(),
+    "priority": type("Prior", (Kept,), {"__array_priority__": 10.0, "__hash__": None})(),
+    "ufuncs": type("Own", (Kept,), {"__array_ufunc__": None, "__hash__": None})(),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+@pytest.mark.parametrize("op", ["lshift", "rshift", "and_", "or_", "xor", "lt", "ge", "eq", "ne"])
+def test_reflected_methods_keep_the_tracked_value(kind, op):
+    """`q << unit`: a number that the other side keeps has its derivative."""
+    f, unit = getattr(operator, op), KEPT[kind]
+    assert f(np.float64(0.5), unit) == 1.5
+    np.testing.assert_array_equal(both_modes(lambda x: f(x[0], unit) * 2.0), [6.0, 0.0, 0.0])
+    if kind != "plain":  # NumPy leaves arrays to these
+        np.testing.assert_array_equal(f(X, unit), 3.0 * X)
+        np.testing.assert_array_equal(both_modes(lambda x: np.sum(f(x, unit))), [3.0, 3.0, 3.0])
+    elif op in ("lt", "ge", "eq", "ne"):  # truth values
+        np.testing.assert_array_equal(tg.grad(lambda x: np.sum(x * f(x, unit)))(X), f(X, unit))
+
+
+def test_the_place_of_the_data_may_be_compared():
+    """As scikit-learn's checks of alignment do.  C code finds no memory there."""
+    read = tg.Const(np.asarray)
+
+    def f(x):
+        assert x.__array_interface__["data"][0] % 8 == 0
+        return np.sum(x**2)
+
+    np.testing.assert_array_equal(both_modes(f), 2 * X)
+    with pytest.raises(DroppedDerivativeError):
+        tg.grad(lambda x: np.sum(read(x)))(X)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u4", "u8"])
+def test_powers_with_unsigned_exponents(dtype):
+    n = np.array([0, 1, 2, 3], dtype)
+    np.testing.assert_allclose(tg.hessian(lambda x: np.sum(x[0] ** n))(np.array([1.3])), [[2 + 6 * 1.3]])
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(np.power(x[0], n)))(np.array([0.0])), [1.0])
 
 
 def test_a_matrix_in_code_that_is_not_followed():

@@ -150,6 +150,11 @@ def dawsn(x, k):
     return d if k == 1 else -2 * (y + x * d)
 
 
+def faddeeva(x, k):
+    """The imaginary part on the real axis."""
+    return 2 / mp.sqrt(mp.pi) * dawsn(x, k)
+
+
 def log_ndtr(x, k):
     r = mp.npdf(x) / mp.ncdf(x)
     return r if k == 1 else -r * (r + x)
@@ -171,6 +176,7 @@ CLOSED = {
     "k1e": (sp.k1e, lambda x, k: scaled_k(x, k, 1), [1e-10, *FAR_OUT, 1e6]),
     "erfcx": (sp.erfcx, erfcx, [*TINY, *FAR_OUT, 1e8, 1e100, -3.0]),
     "dawsn": (sp.dawsn, dawsn, BOTH(*TINY, *FAR_OUT)),
+    "wofz": (lambda x: sp.wofz(x + 0j).imag, faddeeva, BOTH(*FAR_OUT, 1e6, 1e8)),
     "log_ndtr": (sp.log_ndtr, log_ndtr, [*TINY, 3.0, *[-x for x in FAR_OUT]]),
     "pseudo_huber of delta": (
         lambda x: sp.pseudo_huber(x, 1.5),
@@ -216,6 +222,39 @@ def test_tails_in_float32(name):
                     found,
                     float(wanted),
                 )
+
+
+@pytest.mark.parametrize("z", [12.2 - 1j, -13 - 2j, 1 - 12.5j, 12.1 + 0.1j, 3 - 2j, 20j, -4e3 + 1j])
+def test_faddeeva_in_the_plane(z):
+    """w'(z) and w''(z), in the lower half plane too."""
+    f = lambda p: (lambda w: np.array([w.real, w.imag]))(sp.wofz(p[0] + 1j * p[1]))
+    point, along = np.array([z.real, z.imag]), np.array([1.0, 0.0])
+    slope = lambda p: tg.jvp(f, (p,), (along,))[1]
+    with mp.workdps(60 + int(2 * abs(z) ** 2 / 2) if abs(z) < 30 else 60):
+        if abs(z) < 30:
+            w = mp.exp(-(mp.mpc(z) ** 2)) * mp.erfc(-1j * mp.mpc(z))
+        else:
+            w = (
+                1j
+                / mp.sqrt(mp.pi)
+                * sum([mp.fac2(2 * k - 1) / (2 * mp.mpc(z) ** 2) ** k / z for k in range(12)])
+            )
+        first = 2j / mp.sqrt(mp.pi) - 2 * mp.mpc(z) * w
+        second = -2 * w - 2 * mp.mpc(z) * first
+    assert abs(complex(*slope(point)) / complex(first) - 1) < 1e-12
+    assert abs(complex(*tg.jvp(slope, (point,), (along,))[1]) / complex(second) - 1) < 1e-11
+
+
+@pytest.mark.parametrize("x", [0.7, 40.0, 1e4])
+def test_voigt_profile_by_its_spread(x):
+    def profile(s):
+        z = (mp.mpf(x) + 0.3j) / (s * mp.sqrt(2))
+        w = mp.quad(lambda t: 1j / mp.pi * mp.exp(-t * t) / (z - t), [-8, -2, 0, 2, 8])
+        return mp.re(w) / (s * mp.sqrt(2 * mp.pi))
+
+    with mp.workdps(40):
+        wanted = float(mp.diff(profile, mp.mpf("0.5"), h=mp.mpf("1e-12")))
+    assert abs(tg.grad(lambda s: sp.voigt_profile(x, s, 0.3))(0.5) / wanted - 1) < 1e-8
 
 
 # --- lengths ---

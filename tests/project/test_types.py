@@ -10,8 +10,8 @@ from tapegrad._core.variable import FLOAT, ArrayVariable
 
 # Of Python's object model and foreign libraries, or refused with a text of its own (tests of errors).
 APART = frozenset(
-    "__array_priority__ __cupy_override_elementwise_kernel__ __cupy_override_reduction_kernel__ "
-    "__dlpack__ __dlpack_device__ __module__ __slots__ argpartition as_integer_ratio byteswap choose "
+    "__array_interface__ __array_priority__ __cupy_override_elementwise_kernel__ "
+    "__cupy_override_reduction_kernel__ __dlpack__ __dlpack_device__ __module__ __slots__ argpartition as_integer_ratio byteswap choose "
     "ctypes data dump dumps get getfield hex is_integer partition ptp put resize setfield setflags "
     "to_device tofile".split()
 )

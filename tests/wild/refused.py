@@ -33,24 +33,27 @@ COMPILED = {
         "compiled (Cython)",
         "thirteenth_tables.poisson thirteenth_tables.scales thirteenth_places.sinogram",
     ),
+    **of("compiled (C, C++)", "thirteenth_plasmas.representations"),
+    **of("compiled (Cython)", "later_signals.least_squares_baseline"),
     **of(
         "compiled (Cython)",
         "fourteenth_people.density fourteenth_people.smoothing fourteenth_people.regimes",
     ),
 }
 REFUSED = {
+    **of("a view of an array of integers as `np.ndarray`", "later_algebra.energies"),
+    **of("`interpolate` of pandas", "last_earth.magnetic_field"),
     **of(
         "a tracked array is stored in a plain array",
         "fourteenth_places.farm_power fourteenth_places.jensen",
     ),
-    **of("a hash of the bytes of an array", "fourteenth_places.one_loop"),
+    **of(
+        "a hash of the bytes of an array",
+        "fourteenth_places.one_loop fifteenth_rotations.finite_difference fifteenth_rotations.spectral",
+    ),
     **of("a parameter of astropy in arithmetic", "fourteenth_places.stellar_flux"),
     **of("a list of arrays is stored in an object array", "fourteenth_places.halo"),
-    **of(
-        "the package keeps the result of its last call, with a warning", "fourteenth_places.pipe_resistances"
-    ),
     **of("an object that pickles itself", "fourteenth_people.quadratic_surrogate"),
-    **of("attributes that are kept by the identity of an object", "fourteenth_neurons.firing"),
     **of("a gufunc of Numba", "fourteenth_people.rotors"),
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
     **of(
@@ -78,14 +81,7 @@ REFUSED = {
     **of("dask's hash of a tracked array", "thirteenth_places.patterns"),
     **of("a gufunc of Numba", "thirteenth_places.moving thirteenth_places.missing"),
     **of("`interp` of xarray", "thirteenth_places.weighted"),
-    **of(
-        "physical constants that note their units on their class",
-        "thirteenth_plasmas.speeds thirteenth_plasmas.velocities thirteenth_plasmas.cold_plasma "
-        "thirteenth_plasmas.warm_plasma thirteenth_plasmas.dispersion thirteenth_plasmas.stix_waves",
-    ),
-    **of("`np.broadcast` of arrays with units", "thirteenth_plasmas.lengths"),
     **of("`float` of a quantity of pint", "thirteenth_plasmas.activity"),
-    **of("`np.stack` of arrays with units", "thirteenth_plasmas.representations"),
     **of("a masked array in `scipy.ndimage`", "eleventh_spectra.flattened"),
     **of("an object that is reached by two ways", "eleventh_spectra.synchrotron"),
     **of("the function draws a picture", "eleventh_lives.failure"),
@@ -109,10 +105,11 @@ REFUSED = {
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
 NAN = {  # loud
-    **of(  # in reverse mode: the infinite slope of a root at zero, times zero
-        "nan: the root of the distance of a point to itself",
-        "sixth_modes.correlation sixth_modes.covariance sixth_modes.unbiased sixth_modes.energy "
-        "sixth_modes.partial",
-    ),
+    **of("nan: the root of a component that is zero", "fifteenth_rotations.interpolated_pose"),
+    **of("nan: the root of a discriminant that is zero to rounding", "thirteenth_plasmas.stix_waves"),
     **of("nan: conjugate gradients beyond convergence, to second order", "fourteenth_people.least_squares"),
+}
+ZERO = {  # in silence
+    **of("the package rounds its result", "fifteenth_models.colour_of"),
+    **of("a memo that compares a distance (limits.md)", "fourteenth_places.pipe_resistances"),
 }

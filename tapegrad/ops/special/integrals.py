@@ -10,6 +10,7 @@ from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of
 from ..declare import NUMPY, primitive
 from ..elementwise import cos, exp, log, log1p, power, select, sin
+from .asymptotic import near_or_far, tail
 from .declare import (
     IntegerArgument,
     implements_special,
@@ -19,7 +20,7 @@ from .declare import (
     special_function,
     with_own_value,
 )
-from .error_functions import ROOT_2PI, ROOT_PI, erf, exprel
+from .error_functions import DAWSN_TAIL, ROOT_2PI, ROOT_PI, erf, exprel, far_out, odd_tail
 from .zeta import zeta_order
 
 # --- integrals ---
@@ -89,29 +90,48 @@ owens_t = special_function(
     lambda out, h, a: -0.5 / ROOT_2PI * exp(-0.5 * h * h) * erf(a * h * math.sqrt(0.5)),
     lambda out, h, a: exp(-0.5 * h * h * (1.0 + a * a)) / (2 * math.pi * (1.0 + a * a)),
 )
-wofz = special_function(sp.wofz, lambda out, z: 2j / ROOT_PI - 2.0 * z * out)
 
 
-def voigt_slope(out, x, s, c):
-    """(z, w'(z)) of z = (x + i c) / (s sqrt 2); the profile is Re w(z) / (s sqrt(2 pi))."""
-    z = (x + 1j * c) / (s * math.sqrt(2))
-    return z, 2j / ROOT_PI - 2.0 * z * wofz(z)
+def wofz_slope(z):
+    """w'(z) = 2i / sqrt(pi) - 2 z w(z), whose two terms cancel at large z.  There w(z) is 2i / sqrt(pi) times
+    the series of Dawson's integral in the upper half plane, and 2 exp(-z^2) - w(-z) in the lower one."""
+
+    def far(z):
+        upper = primal_of(z).imag >= 0.0
+        below = select(upper, 0.0 * z, z)
+        return 2j / ROOT_PI * odd_tail(select(upper, z, -z), DAWSN_TAIL) - 4.0 * below * exp(-below * below)
+
+    return near_or_far(
+        abs(primal_of(z)) > far_out(z, 4.5), z, far, lambda z: 2j / ROOT_PI - 2.0 * z * wofz(z)
+    )
 
 
-def _voigt_x(out, x, s, c):
-    return voigt_slope(out, x, s, c)[1].real / (s * s * 2.0 * ROOT_PI)
+wofz = special_function(sp.wofz, lambda out, z: wofz_slope(z))
 
 
-def _voigt_s(out, x, s, c):
-    z, slope = voigt_slope(out, x, s, c)
-    return -(out + (z * slope).real / (s * ROOT_2PI)) / s
+def voigt_point(x, s, c):
+    """z = (x + i c) / (s sqrt 2); the profile is Re w(z) / (s sqrt(2 pi))."""
+    return (x + 1j * c) / (s * math.sqrt(2))
 
 
-def _voigt_c(out, x, s, c):
-    return -voigt_slope(out, x, s, c)[1].imag / (s * s * 2.0 * ROOT_PI)
+def voigt_spread(out, x, s, c):
+    """The derivative by s is s times the second one by x: the profile solves the equation of heat."""
+    z = voigt_point(x, s, c)
+    curvature = near_or_far(
+        abs(primal_of(z)) > far_out(z, 4.5),
+        z,
+        lambda z: 2j / ROOT_PI * tail(z, terms=DAWSN_TAIL, p=1, q=2, m=2),
+        lambda z: -2.0 * (wofz(z) + z * wofz_slope(z)),
+    )
+    return curvature.real / (s * s * 2.0 * ROOT_2PI)
 
 
-voigt_profile = special_function(sp.voigt_profile, _voigt_x, _voigt_s, _voigt_c)
+voigt_profile = special_function(
+    sp.voigt_profile,
+    lambda out, x, s, c: wofz_slope(voigt_point(x, s, c)).real / (s * s * 2.0 * ROOT_PI),
+    voigt_spread,
+    lambda out, x, s, c: -wofz_slope(voigt_point(x, s, c)).imag / (s * s * 2.0 * ROOT_PI),
+)
 
 # --- powers and logarithms ---
 

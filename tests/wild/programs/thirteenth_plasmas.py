@@ -44,7 +44,7 @@ def cold_plasma(x):
 
 def warm_plasma(x):
     n = formulary.permittivity_1D_Maxwellian(
-        5.6e14 * u.rad / u.s,
+        5.6e9 * u.rad / u.s,
         1e5 * x[0] / u.m * u.rad,
         x[1] * 1e5 * u.K,
         x[2] * 1e25 / u.m**3,
