@@ -204,26 +204,21 @@ def in_spaces(places: list) -> list:
 def in_dicts(dicts: list) -> list:
     found: list = []
     for d in dicts:
-        found += KEYS(d)
-        found += VALUES(d)
-        found.append(EMPTY)
+        found += *KEYS(d), *VALUES(d), EMPTY
     return found
 
 
 def in_lists(lists: list) -> list:
     found: list = []
     for x in lists:
-        found += MEMBERS(x)
-        found.append(EMPTY)
+        found += *MEMBERS(x), EMPTY
     return found
 
 
 def in_filled(places: list) -> list:
     found: list = []
     for x in places:
-        found += kind_of(x).parts(x)
-        found.append(EMPTY)
-        found += kind_of(x).settings(x)
+        found += *kind_of(x).parts(x), EMPTY, *kind_of(x).settings(x)
     return found
 
 
@@ -241,11 +236,7 @@ def in_slots(places: list) -> list:
 def in_classes(places: list) -> list:
     found: list = []
     for c, space in places:
-        found.append(type(c))
-        found += bases_of(c)
-        found.append(EMPTY)
-        found += space
-        found += space.values()
+        found += type(c), *bases_of(c), EMPTY, *space, *space.values()
     return found
 
 
@@ -253,8 +244,7 @@ def in_functions(functions: list) -> list:
     """(What a function's namespace holds is among the dicts, unless that was empty.)"""
     found: list = []
     for parts in map(OF_FUNCTION, functions):
-        found += parts
-        found.append(not parts[-1])
+        found += *parts, not parts[-1]
     return found
 
 

@@ -30,7 +30,7 @@ class broadcast:
         return object.__new__(cls) if holds_variable(xs) else np.broadcast(*xs)
 
     def __init__(self, *xs):
-        self.given = [array_of(x) for x in xs]
+        self.given = [asarray(array_of(x)) for x in xs]
         self.real = np.broadcast(*[np.empty(shape(x), bool) for x in self.given])
 
     @functools.cached_property

@@ -43,7 +43,11 @@ Y = TypeVar("Y")
 
 
 def rule(
-    f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | str | None = None
+    f: Callable[P, Y],
+    vjp: AnyFunction | None = None,
+    jvp: AnyFunction | str | None = None,
+    *,
+    pure: bool = False,
 ) -> Callable[P, Y]:
     """Give a function a derivative of your own.
 
@@ -58,6 +62,9 @@ def rule(
         With only one of `vjp` and `jvp`, the other mode is its transpose. ``"differences"`` is for code that
         cannot be followed: both modes, and their derivatives, are central differences of f at two steps. A
         tangent takes 4 calls of f, a gradient 4 for each number in the arguments.
+    pure : bool, default False
+        Say that the rules read nothing that f leaves behind but scratch memory, which they write first, or a
+        cache. Then f is not run again for them, and all derivatives of the rules are followed.
 
     Returns
     -------
@@ -98,7 +105,7 @@ def rule(
         raise ArgumentError(f"rule({user_name(f)}): give vjp=, jvp=, or both")
     if isinstance(jvp, str) and jvp != "differences":
         raise ArgumentError(f"rule({user_name(f)}): jvp={jvp!r}; it is a function, or 'differences'")
-    return Rule(f, vjp, jvp)
+    return Rule(f, vjp, jvp, pure)
 
 
 def without_gaps(g: Any, out: Any) -> Any:
@@ -381,14 +388,16 @@ def checked_result(f: AnyFunction, y: Any) -> Any:
 class Rule(PickledByCall):
     """A function with a derivative of the user's own."""
 
-    def __init__(self, f: AnyFunction, vjp: AnyFunction | None, jvp: AnyFunction | str | None):
-        self.f, self.vjp, self.jvp = f, vjp, jvp
+    def __init__(
+        self, f: AnyFunction, vjp: AnyFunction | None, jvp: AnyFunction | str | None, pure: bool = False
+    ):
+        self.f, self.vjp, self.jvp, self.pure = f, vjp, jvp, pure
         functools.update_wrapper(self, f)
         self.__name__ = user_name(f)
         if jvp == "differences":
             numeric = Differences(f)
             vjp, jvp = vjp or numeric.vjp, numeric.jvp
-        stored = StoredState(f, [g for g in (self.vjp, self.jvp) if callable(g)])
+        stored = StoredState(f, [g for g in (self.vjp, self.jvp) if callable(g)], pure)
         (pull,), push = rules = derivatives(self.__name__, vjp, jvp, stored)
         run = lambda *args, **params: checked_result(f, stored.run(*args, **params))
         self.prim = joint_primitive(self.__name__, run, pull, push)
@@ -417,4 +426,4 @@ class Rule(PickledByCall):
         return self if instance is None else types.MethodType(self, instance)
 
     def _made(self) -> AnyTuple:
-        return Rule, (self.f, self.vjp, self.jvp)
+        return Rule, (self.f, self.vjp, self.jvp, self.pure)

@@ -41,10 +41,10 @@ class StoredState:
     grown : bool
         Has the first run stored something new, as one does that fills a cache?"""
 
-    def __init__(self, f: AnyFunction, rules: AnyList):
+    def __init__(self, f: AnyFunction, rules: AnyList, pure: bool):
         self.f, self.rules, self.shared = f, rules, runs_to_look_at(tuple(map(code_of, (f, *rules))))
         self.changes = self.derived = self.grown = False
-        self.runs_left = self.shared[0]
+        self.runs_left = 0 if pure else self.shared[0]
 
     def run(self, *args: Any, **params: Any) -> Any:
         """f of plain arguments."""
@@ -90,7 +90,8 @@ class StoredState:
             raise DroppedDerivativeError(
                 f"rule({name}): a rule reads what the function has stored, and an open transform watches "
                 "what the rule is given: the derivative through what was stored would be lost. Compute it in "
-                "the rule from the arguments, or return it as one more result of the function"
+                "the rule from the arguments, or return it as one more result of the function; or, where the "
+                "rules read nothing of it before they write it, give tapegrad.rule(f, ..., pure=True)"
             )
 
         def called(first: Any, out: Any, *args: Any, **params: Any) -> Any:

@@ -127,7 +127,7 @@ def with_reverse_rule(value: Callable[[tuple], Any], pullback: Callable) -> Call
             found = dict(zip(wanted, pulled(ws, operands), strict=True))
             return tuple([found.get(k) for k in range(len(operands))])
 
-        results = rule(function, vjp=vjp)(*operands)
+        results = rule(function, vjp=vjp, pure=True)(*operands)
         return function.unflatten(results)
 
     return of_arrays

@@ -63,7 +63,7 @@ def with_derivatives(f: Callable, run: Callable) -> Callable:
     def push(t: tuple, out: tuple, *arrays: Any) -> tuple:
         return with_derivatives(ArrayDerivative(f, len(t), False), run)(*filled(t, arrays), *arrays)
 
-    return rule(run(f), vjp=pull, jvp=push)
+    return rule(run(f), vjp=pull, jvp=push, pure=True)
 
 
 def without_handles(f: Callable) -> Callable:
@@ -97,7 +97,7 @@ def recomputed(f: Callable) -> Callable:
             check(out, found)
             return tangents
 
-    return rule(f, vjp=pull, jvp=push)
+    return rule(f, vjp=pull, jvp=push, pure=True)
 
 
 class ArrayFunction:

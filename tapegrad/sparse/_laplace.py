@@ -115,7 +115,7 @@ class LatentMode:
                 )
             return by_t if by_z is None else by_z if by_t is None else by_z + by_t
 
-        self.entries = rule(self.plain_entries, vjp=pull, jvp=push)
+        self.entries = rule(self.plain_entries, vjp=pull, jvp=push, pure=True)
 
     def value_and_gradient(self, z: plain_np.ndarray, t: Any) -> tuple[float, plain_np.ndarray]:
         with changed(depth=0), plain_np.errstate(all="ignore"):
@@ -277,7 +277,7 @@ class Laplace(PickledByCall):
                 mode.shape,
             )
 
-        self.star = rule(mode.__call__, vjp=pull, jvp=push)
+        self.star = rule(mode.__call__, vjp=pull, jvp=push, pure=True)
 
     def _made(self) -> tuple:
         return Laplace, self.given

@@ -23,7 +23,8 @@ ASKING = {
     "_dispatch.structured": "values of all fields, for texts and comparisons",
     "_dispatch.numbers": "functions whose derivative is zero, texts",
     "_dispatch.random": "probabilities of NumPy's generators",
-    "_transforms.custom_rule": "what all samples gave beside what the first one gave",
+    "_transforms.forward_state": "arguments of a function with a rule, which is run again",
+    "_transforms.custom_rule": "arguments of such a function; what all samples gave beside what the first one gave",
     "statespace._observations": "parameters without a trace",
     "testing.derivative_checks": "checks compare values",
     "kernels.generated.arguments": "data, which are constant",
@@ -233,7 +234,12 @@ def test_a_layout_is_used_as_one():
         misuses = list(misused(tree, ("layout_of", "layout_source") if name in SHOWN else ("layout_of",)))
         # what `shown` gives is one itself; so are the arguments whose shapes and dtypes a raw kernel compares.
         # Probes of subclasses tell the class of a result, and an address.
-        known = {"ops.indexing.views": 1, "kernels.raw_code.kernel": 1, "_dispatch.subarrays": 3}
+        known = {
+            "ops.indexing.views": 1,
+            "kernels.raw_code.kernel": 1,
+            "_dispatch.subarrays": 2,
+            "ops.variable_methods": 1,
+        }
         known["loops.cuda_c.python_kernels"] = 3  # CuPy's compiler is told dtypes and numbers of axes
         known["loops.operation"] = 1  # the class of a number is its kind
         known["_dispatch.nditer"] = 1  # an array of the same layout, of which nothing is read
