@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import copy_with_layout, is_array, xp_of
-from .errors import AliasError
+from .arrays import address, copy_with_layout, is_array, xp_of
+from .errors import AliasError, asks_attribute
 from .primitive import (
     READ,
     SAMPLED,
@@ -22,6 +22,7 @@ from .primitive import (
     bind,
     handle,
     is_tracked,
+    layout_of,
     live,
     path_to_owner,
     refresh,
@@ -158,3 +159,11 @@ def lend(x: Any, for_ever: bool = False) -> Any:
         base._version = getattr(base, "_version", 0) + 1
         given = base._value
     return READ.run(given, path=path, at=None, copy=False)
+
+
+def place_of_data(x: Any, frame: Any) -> dict[str, Any]:
+    """`x.__array_interface__`: the place of the data, which code that is followed may compare.  C code finds
+    no interface, with which NumPy would take the memory first."""
+    if not asks_attribute(frame):
+        raise AttributeError("__array_interface__")
+    return {"data": (address(layout_of(x)), False)}

@@ -18,12 +18,13 @@ import numpy as np
 
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, DroppedDerivativeError
+from .._core.lent_memory import place_of_data
 from .._core.primitive import holds_variable, is_subarray, is_tracked, layout_of, values_of
 from .._core.registry import late
 from .._core.trees import nested
 from .._core.variable import HANDLES, PlainSubarray, Subarray, Variable, variable
 from ..ops.protocols import call
-from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS, calls_method, place_of_data
+from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS, calls_method
 from . import structured
 
 

@@ -59,25 +59,21 @@ def rule(
         ``vjp(g, out, *args)`` returns one cotangent, or a tuple with one for each argument. None means zero.
     jvp : callable or "differences", optional
         ``jvp(t, out, *args)`` returns the tangent of the output. t is a tuple of tangents; None means zero.
-        With only one of `vjp` and `jvp`, the other mode is its transpose. ``"differences"`` is for code that
-        cannot be followed: both modes, and their derivatives, are central differences of f at two steps. A
-        tangent takes 4 calls of f, a gradient 4 for each number in the arguments.
+        With only one of `vjp` and `jvp`, the other mode is its transpose. ``"differences"``: both modes, and
+        their derivatives, are central differences of f at two steps, 4 calls of f for each direction.
     pure : bool, default False
-        Say that the rules read nothing that f leaves behind but scratch memory, which they write first, or a
-        cache. Then f is not run again for them, and all derivatives of the rules are followed.
+        Say that the rules read nothing that f leaves behind but scratch memory that they write first.
 
     Returns
     -------
     callable
-        A function like f, with this derivative. The rules get the arguments as they were at the call,
-        whatever was written since. What f stores outside itself is plain. If a rule reads what each run of
-        f stores, f is run again before the rule.
+        A function like f, with this derivative. The rules get the arguments as they were at the call. If a
+        rule reads what each run of f stores, which is plain, f is run again before the rule.
 
     Raises
     ------
     ArgumentError
-        If neither rule is given; and, in a call, if the result depends on a tracked value that is not an
-        argument, or is another tree.
+        If neither rule is given; in a call, if the result depends on a tracked value that is no argument.
     DroppedDerivativeError
         For a derivative through what f has stored.
     ShapeError

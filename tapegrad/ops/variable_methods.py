@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
-from .._core.arrays import NUMBERS, address, is_array, xp_of
+from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
     BatchError,
@@ -29,7 +29,7 @@ from .._core.errors import (
     asks_attribute,
 )
 from .._core.foreign import asked_by, has_reflected
-from .._core.lent_memory import lend
+from .._core.lent_memory import lend, place_of_data
 from .._core.primitive import (
     RECORDED,
     SAMPLED,
@@ -493,16 +493,6 @@ V.data = property(_dropping("x.data", lambda x: lend(x).data, lent=True))
 V.ctypes = property(_dropping("x.ctypes", lambda x: lend(x, True).ctypes, lent=True))
 V.__dlpack__ = _dropping("DLPack", lambda x, *i, **k: lend(x).__dlpack__(*i, **k), lent=True)
 V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
-
-
-def place_of_data(x, frame) -> dict:
-    """`x.__array_interface__`: the place of the data, which code that is followed may compare.  C code finds
-    no interface, with which NumPy would take the memory first."""
-    if not asks_attribute(frame):
-        raise AttributeError("__array_interface__")
-    return {"data": (address(layout_of(x)), False)}
-
-
 # No __cuda_array_interface__ or __cupy_get_ndarray__: with them CuPy would take the memory first.
 V.__array_interface__ = property(lambda x: place_of_data(x, sys._getframe(1)))
 

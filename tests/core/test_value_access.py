@@ -234,12 +234,8 @@ def test_a_layout_is_used_as_one():
         misuses = list(misused(tree, ("layout_of", "layout_source") if name in SHOWN else ("layout_of",)))
         # what `shown` gives is one itself; so are the arguments whose shapes and dtypes a raw kernel compares.
         # Probes of subclasses tell the class of a result, and an address.
-        known = {
-            "ops.indexing.views": 1,
-            "kernels.raw_code.kernel": 1,
-            "_dispatch.subarrays": 2,
-            "ops.variable_methods": 1,
-        }
+        known = {"ops.indexing.views": 1, "kernels.raw_code.kernel": 1, "_dispatch.subarrays": 2}
+        known["_core.lent_memory"] = 1  # the address of the data
         known["loops.cuda_c.python_kernels"] = 3  # CuPy's compiler is told dtypes and numbers of axes
         known["loops.operation"] = 1  # the class of a number is its kind
         known["_dispatch.nditer"] = 1  # an array of the same layout, of which nothing is read
