@@ -1,5 +1,6 @@
 """pandas in followed code: columns of tables and series keep tracked values."""
 
+import functools
 import operator
 import sys
 from typing import Any
@@ -168,11 +169,12 @@ for _name in ("neg", "pos", "abs"):
     setattr(TrackedColumn, f"__{_name}__", lambda self, f=_f: TrackedColumn(f(self._x)))
 
 
-def column(x: Any) -> Any:
-    """A column of a table, from an array that may be tracked."""
+def column(x: Any, shares: bool = False) -> Any:
+    """A column of a table, from an array that may be tracked. `shares`: it is not to be copied."""
     if type(x) not in HANDLES or layout_of(x).ndim != 1:
         return x
-    shared = not COPIES and layout_of(x).dtype.kind == "f"  # it may be given a tracked value later
+    # it may be given a tracked value later
+    shared = (shares or not COPIES) and layout_of(x).dtype.kind == "f"
     if is_tracked(x) or shared:
         return TrackedColumn(x if shared else np.array(x))
     return values_of(x)
@@ -249,6 +251,7 @@ def with_tracked_operand(theirs: Any) -> Any:
 def with_tracked_factor(theirs: Any) -> Any:
     """Pandas' own `dot`, whose factor may be tracked."""
 
+    @functools.wraps(theirs)
     def dot(self: Any, other: Any) -> Any:
         if type(other) not in HANDLES:
             return theirs(self, other)
@@ -276,6 +279,7 @@ def whole_table(theirs: Any) -> Any:
     """Pandas' own way to a table's numbers as one array, which is tracked where a column is. Pandas itself
     gets objects."""
 
+    @functools.wraps(theirs)
     def numbers(self: Any, *args: Any, **settings: Any) -> Any:
         found = theirs(self, *args, **settings)
         asked = args or not settings.keys() <= {"copy"}
@@ -509,15 +513,14 @@ class TableClass:
             return self.of_array(data, *args, **settings)
         if isinstance(data, dict):  # pandas copies a column of these, not one that it makes
             data = {k: column(v) for k, v in data.items()}
-        return self._theirs(column(data), *args, **settings)
+        return self._theirs(column(data, settings.get("copy") is False), *args, **settings)
 
     def of_array(
         self, x: Any, index: Any = None, columns: Any = None, dtype: Any = None, copy: Any = None
     ) -> Any:
         x = x[:, None] if layout_of(x).ndim == 1 else x
-        found = self._theirs(
-            {n: column(x[:, n]) for n in range(layout_of(x).shape[1])}, index, copy=bool(copy)
-        )
+        parts = {n: column(x[:, n], copy is False) for n in range(layout_of(x).shape[1])}
+        found = self._theirs(parts, index, copy=bool(copy))
         if columns is not None:
             found.columns = columns
         return found

@@ -315,6 +315,20 @@ def test_operands_in_recordings_and_samples(name):
         np.testing.assert_allclose(found, [f(X), f(1.1 * X)], rtol=1e-9)
 
 
+def test_a_column_that_is_not_copied_shares_the_memory_of_a_captured_array():
+    held = np.array([1.0, 2.0, 3.0])
+
+    def f(x):
+        s, table = Series(held, copy=False), DataFrame(held.reshape(3, 1), copy=False)
+        before = s * x[0]
+        held[0] = 50.0
+        after, rows = s * x[1], (table * x[2]).sum()[0]
+        held[0] = 1.0
+        return (before**2).sum() + (after**2).sum() + rows
+
+    assert tg.grad(f)(X) @ V == pytest.approx((f(X + 1e-4 * V) - f(X - 1e-4 * V)) / 2e-4, rel=1e-9)
+
+
 def test_a_function_that_returns_a_column_returns_its_numbers():
     f = lambda x: x[0] * KNOWN["t"]
     value, tangent = tg.jvp(f, (X,), (V,))
