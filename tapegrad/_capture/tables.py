@@ -132,8 +132,11 @@ class TrackedColumn(ExtensionArray):
             raise TypeError(f"{name} of tracked values: write it with numpy, of column.to_numpy()")
         x = self._x
         x = x[~self.isna()] if skipna and not OPEN.hiding else x  # (which hides where numbers are missing)
-        if len(x) < settings.get("min_count", 0):
-            return plain_np.nan
+        least = (
+            0 if name in ("sum", "prod") else 1 + settings.get("ddof", 1) * (name in ("var", "std", "sem"))
+        )
+        if len(x) < max(least, settings.get("min_count", 0)):
+            return TrackedColumn(plain_np.array([plain_np.nan])) if keepdims else plain_np.nan
         reduce = getattr(np, f"{'nan' * (skipna and bool(OPEN.hiding))}{'std' if name == 'sem' else name}")
         y = reduce(x, **({"ddof": settings.get("ddof", 1)} if name in ("var", "std", "sem") else {}))
         y = y / np.sqrt(np.sum(~np.isnan(x)) if skipna else len(x)) if name == "sem" else y
@@ -146,9 +149,11 @@ class TrackedColumn(ExtensionArray):
         return values_of(primal_of(self._x))
 
     def _accumulate(self, name: str, *, skipna: bool = True, **settings: Any) -> Any:
-        if name not in ("cumsum", "cumprod") or self.isna().any():
+        if name not in ("cumsum", "cumprod"):
             raise TypeError(f"{name} of tracked values: write it with numpy, of column.to_numpy()")
-        return TrackedColumn(getattr(np, name)(self._x))
+        missing = self.isna() & skipna  # they stay so, and count nothing
+        found = getattr(np, name)(np.where(missing, float(name == "cumprod"), self._x))
+        return TrackedColumn(np.where(missing, plain_np.nan, found))
 
 
 def binary(f: Any) -> Any:

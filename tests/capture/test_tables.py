@@ -85,6 +85,8 @@ OPERANDS = {
     "labels decide": lambda x: (KNOWN["t"].iloc[:3] * x[0] + KNOWN["y"].iloc[1:] * x[1]).sum(),
     "lag": lambda x: ((KNOWN["y"] - x[0] * KNOWN["y"].shift(1) - x[1]).dropna() ** 2).sum(),
     "missing": lambda x: (GAPPED * x[0]).sum() + (GAPPED - x[1]).mean() + np.nanmean(GAPPED * x[2]),
+    "missing, running": lambda x: (GAPPED * x[0] + x[1]).cumsum().sum() * (GAPPED * x[2]).cumprod().iloc[-1],
+    "missing, running, kept": lambda x: (GAPPED * x[0]).cumsum(skipna=False).iloc[0] ** 2,
     "missing, spread": lambda x: (
         (GAPPED * x[0] + x[1]).std() + (GAPPED * x[0]).sem() + (GAPPED * x[2]).median()
     ),
