@@ -71,13 +71,10 @@ REFUSED = {
         "a hash of the bytes of an array",
         "last_choices.solid eighth_optics.point_spread eighth_optics.strehl eighth_optics.fresnel eighth_optics.polarised",
     ),
-    **of("a series times a tracked array", "ninth_series.moving_averages"),
     **of("`x.shape = ...` of an array that was written", "ninth_series.multitaper"),
     **of("a list of arrays is stored in an object array", "eleventh_models.black_body eleventh_models.halo"),
     **of("`np.place` into a plain array", "thirteenth_tables.edgeworth"),
-    **of(
-        "tracked numbers in a plain array of pandas", "thirteenth_tables.manova thirteenth_places.portfolio"
-    ),
+    **of("tracked numbers in a plain array of pandas", "thirteenth_tables.manova"),
     **of("dask's hash of a tracked array", "thirteenth_places.patterns"),
     **of("a gufunc of Numba", "thirteenth_places.moving thirteenth_places.missing"),
     **of("`interp` of xarray", "thirteenth_places.weighted"),
