@@ -52,7 +52,7 @@ MODULES = {  # the functions of which one session or more has a derivative, and 
     "numpy": (289, 282),
     "numpy.char": (1, 1),
     "numpy.fft": (16, 16),
-    "numpy.linalg": (28, 26),
+    "numpy.linalg": (28, 27),
     "numpy.ma": (106, 106),
     "numpy.polynomial.chebyshev": (2, 2),
     "numpy.polynomial.hermite": (11, 11),
@@ -69,7 +69,7 @@ MODULES = {  # the functions of which one session or more has a derivative, and 
     "scipy.fft": (29, 27),
     "scipy.integrate": (19, 14),
     "scipy.interpolate": (47, 38),
-    "scipy.linalg": (81, 55),
+    "scipy.linalg": (80, 65),
     "scipy.ndimage": (37, 35),
     "scipy.optimize": (36, 33),
     "scipy.signal": (120, 112),
@@ -79,7 +79,7 @@ MODULES = {  # the functions of which one session or more has a derivative, and 
     "scipy.spatial": (23, 6),
     "scipy.spatial.distance": (11, 11),
     "scipy.spatial.transform": (20, 20),
-    "scipy.special": (176, 167),
+    "scipy.special": (176, 163),  # a gradient of nan is not right
 }
 
 

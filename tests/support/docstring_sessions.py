@@ -40,6 +40,8 @@ def shown(values):
             total = total + shown(v[:20])
         elif isinstance(v, (np.ndarray, np.generic, float, complex)):
             a = np.asarray(v)
+            if a.dtype == object and a.size < 1000:  # `plain.dot(tracked)`, whose elements are numbers
+                a = np.asarray(a.tolist())
             if a.dtype.kind in "fc":
                 weights = np.cos(1.0 + np.arange(a.size)).reshape(a.shape)
                 total = total + np.sum(np.real(a) * weights)
