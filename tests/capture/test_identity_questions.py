@@ -115,6 +115,7 @@ def test_keywords_of_a_partial_object_are_read_anew_and_written():
     assert part.keywords == {"c": 2.25, "seen": [X[1]]}
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape")  # of NumPy 2.5
 @pytest.mark.parametrize("shape", [(3, 2), (2, 3), (1, 6)])
 def test_prepared_call_sees_that_an_array_was_reshaped_in_place(shape):
     a = np.arange(6.0)
