@@ -58,6 +58,11 @@ def asked_by() -> str:
     return f" ({found[-1]} asked for it: write {ASKERS[found[-1]]})" if found else ""
 
 
+def is_table(x: Any) -> bool:
+    """Is x a series or a table of pandas, or of a class like these?"""
+    return hasattr(type(x), "iloc") and hasattr(type(x), "to_numpy")
+
+
 def library_of(kind: type) -> str:
     """The library of a class: that of its first base with a remedy, else its own."""
     roots = [(c.__module__ or "").partition(".")[0] for c in kind.__mro__]
@@ -167,7 +172,7 @@ def operand(x: Any) -> Any:
     if issubclass(kind, (Subarray, PlainSubarray)) or holds_objects(x):
         return NotImplemented
     if library_of(kind) == "pandas":  # a result has labels
-        if hasattr(kind, "iloc") or hasattr(kind, "_from_sequence"):  # a table, a column of one
+        if is_table(x) or hasattr(kind, "_from_sequence"):  # (the class of a column)
             return NotImplemented
         raise refuse_foreign(x, "its .to_numpy()")
     theirs = library_of(kind) in REMEDIES and any(hasattr(kind, name) for name in ARRAY_LIKE)

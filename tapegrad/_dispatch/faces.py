@@ -18,7 +18,7 @@ import numpy as np
 
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError, package_of
-from .._core.foreign import ORDINARY, argument
+from .._core.foreign import ORDINARY, argument, is_table
 from .._core.primitive import holds_subarray, holds_variable, is_subarray, layout_of
 from .._core.registry import late, load
 from .._core.scope import OPEN
@@ -48,7 +48,7 @@ def variable_of(x):
         return argument(x)
     if isinstance(x, Variable) or is_array(x) or not hasattr(type(x), "__array__"):
         return x
-    if hasattr(x, "to_numpy"):
+    if is_table(x):
         return numbers_of_table(x)
     y = x.__array__()
     return y if isinstance(y, Variable) else x

@@ -27,7 +27,7 @@ import numpy as np
 
 from .._core.arrays import copy_with_layout, is_array, xp_of
 from .._core.errors import ArgumentError, NoRuleError, callers_line, heard, take_back
-from .._core.foreign import argument
+from .._core.foreign import argument, is_table
 from .._core.lent_memory import lend
 from .._core.primitive import (
     RECORDED,
@@ -95,7 +95,7 @@ def others_that(test: Callable) -> Callable:
             (x.full,)
             if type(x) is SelectedElements
             else (numbers,)
-            if hasattr(type(x), "to_numpy") and (numbers := numbers_of_table(x)) is not x
+            if is_table(x) and (numbers := numbers_of_table(x)) is not x
             else x.flat
             if type(x) is np.ndarray and x.dtype == object
             else ()
@@ -168,7 +168,7 @@ def bare(x: Any) -> Any:
         return x._bare()
     if type(x) is SelectedElements:
         return bare(x.plain_elements())
-    return values_of(numbers_of_table(x) if hasattr(type(x), "to_numpy") else x)
+    return values_of(numbers_of_table(x) if is_table(x) else x)
 
 
 CASTS: dict = {}  # (function or class, places of complex arguments) -> does SciPy cast one to real?
@@ -487,7 +487,7 @@ class CarrierType(type):
     def __call__(cls, *args, **kwargs):
         theirs = getattr(cls, "_theirs", None)
         if theirs is not None:
-            args = tuple([numbers_of_table(x) if hasattr(type(x), "to_numpy") else x for x in args])
+            args = tuple([numbers_of_table(x) if is_table(x) else x for x in args])
             keep_imaginary_parts(theirs, theirs.__name__, theirs, args, kwargs)
         return super().__call__(*args, **kwargs)
 
@@ -536,7 +536,7 @@ def as_float_array(x: Any, like: Any = None) -> Any:
     """x as an array or Variable of floating point numbers, in the library of `like`."""
     if isinstance(x, (list, tuple)):
         x = nested_to_array(x)
-    if hasattr(type(x), "to_numpy"):
+    if is_table(x):
         x = numbers_of_table(x)
     if type(x) in HANDLES:
         if like is not None and not is_tracked(x) and xp(x) is not xp(like):

@@ -29,7 +29,7 @@ from .._core.errors import (
     raise_swallowed,
 )
 from .._core.float_errors import unwatch, watch_errors
-from .._core.foreign import argument
+from .._core.foreign import argument, is_table
 from .._core.forward import Dual
 from .._core.primitive import Trace, handle, layout_of, live, values_of, watched
 from .._core.scope import OPEN, WATCHERS, scope_block
@@ -181,7 +181,7 @@ def arrays_of_tables(y: Any, plain: bool = False) -> Any:
     a derivative. `plain`: other floats too, which are tracked in another run."""
 
     def array(v: Any) -> Any:
-        if not hasattr(type(v), "to_numpy"):
+        if not is_table(v):
             return v
         numbers = numbers_of_table(v)
         return v.to_numpy() if plain and numbers is v and v.to_numpy().dtype.kind == "f" else numbers

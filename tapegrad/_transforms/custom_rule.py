@@ -73,7 +73,8 @@ def rule(
     Raises
     ------
     ArgumentError
-        If neither rule is given; in a call, if the result depends on a tracked value that is no argument.
+        If neither rule is given; and, in a call, if the result depends on a tracked value that is not an
+        argument, or is another tree.
     DroppedDerivativeError
         For a derivative through what f has stored.
     ShapeError
@@ -197,9 +198,12 @@ class Differences:
             terms[k] = term
         return terms
 
+    def value(self, xs: AnyList | AnyTuple, params: Params) -> Any:
+        return arrays_of_tables(self.f(*xs, **params), True)
+
     def slopes(self, xs: AnyTuple, params: Params, directions: AnyList) -> AnyTuple:
         """(f at xs, the derivatives of its leaves along each direction {place: tangent})"""
-        y = arrays_of_tables(self.f(*xs, **params), True)
+        y = self.value(xs, params)
         kinds = {dtype_of(v) for v in (*xs, *leaves(y))}
         if any([kind.kind == "c" for kind in kinds]):
             raise ArgumentError(
@@ -227,12 +231,7 @@ class Differences:
     def central(self, xs: AnyTuple, params: Params, direction: AnyDict, h: float) -> AnyList:
         ahead, behind = [
             leaves(
-                arrays_of_tables(
-                    self.f(
-                        *[x + s * direction[k] if k in direction else x for k, x in enumerate(xs)], **params
-                    ),
-                    True,
-                )
+                self.value([x + s * direction[k] if k in direction else x for k, x in enumerate(xs)], params)
             )
             for s in (h, -h)
         ]

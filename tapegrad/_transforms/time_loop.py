@@ -173,9 +173,9 @@ class StateForm:
     def stepped(self, step: AnyFunction, i: int, members: AnyList, like: Any = None) -> AnyList:
         """The leaves of the next state. `like`: the tree in the classes that `step` knows."""
         like = self.like if like is None else like
-        y, flat = arrays_of_tables(step(i, with_leaves(like, iter(members))), True), []
+        y, flat = step(i, with_leaves(like, iter(members))), []
         try:
-            tree_map(lambda _, v: flat.append(v), like, y)
+            tree_map(lambda _, v: flat.append(arrays_of_tables(v, True)), like, y)
         except ArgumentError:
             flat = []
         if len(flat) != len(members) or any(map(is_node, flat)):

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import ArgumentError, NoRuleError
-from .._core.foreign import argument
+from .._core.foreign import argument, is_table
 from .._core.lent_memory import lend
 from .._core.primitive import RECORDED, any_tracked, is_tracked, layout_of, primal_of
 from .._core.registry import load
@@ -87,8 +87,8 @@ def tracked_method(method: Callable) -> Callable:
             return getattr(self.theirs(), method.__name__)(*lend(args), **lend(given))
         if OPEN.depth and not self.knows(method.__name__):
             return getattr(laws().followed_law(self), method.__name__)(*args, **given)
-        args = tuple([argument(x) if hasattr(type(x), "to_numpy") else x for x in args])
-        given = {k: argument(x) if hasattr(type(x), "to_numpy") else x for k, x in given.items()}
+        args = tuple([argument(x) if is_table(x) else x for x in args])
+        given = {k: argument(x) if is_table(x) else x for k, x in given.items()}
         return method(self, *args, **given)
 
     vars(run)["ours"] = True

@@ -17,6 +17,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from ... import numpy as np
 from ..._core.errors import ConvergenceError, ShapeError
+from ..._core.foreign import is_table
 from ..._core.primitive import primal_of
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN, changed
@@ -40,7 +41,7 @@ OPTIMIZE.searches = OPTIMIZE.by_steps
 
 
 def float_array_of(y: Any) -> Any:
-    return as_float_array(y) if isinstance(y, (list, tuple)) or hasattr(type(y), "to_numpy") else y
+    return as_float_array(y) if isinstance(y, (list, tuple)) or is_table(y) else y
 
 
 def first(y: Any) -> Any:
