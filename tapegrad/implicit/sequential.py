@@ -14,7 +14,17 @@ import numpy as np
 
 from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits, xp_of
 from .._core.errors import BatchError, callers_line, heard, take_back
-from .._core.primitive import SAMPLED, Primitive, bind, handle, joint_primitive, layout_of, live, values_of
+from .._core.primitive import (
+    SAMPLED,
+    Primitive,
+    bind,
+    handle,
+    joint_primitive,
+    layout_of,
+    live,
+    primal_of,
+    values_of,
+)
 from .._core.reverse import Tape
 from .._core.scope import OPEN, at_the_end_of, changed, scope_block
 from .._core.trees import children, is_node, leaves, rebuilt, tree_map, with_leaves
@@ -71,6 +81,8 @@ class Call:
     are copies made by `first`, with stand-ins for the Variables. So a pullback may run the call after
     the transform has ended."""
 
+    constant = False  # has the result no derivative?
+
     def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict, replayed: bool):
         self.name, self.f, self.where, self.replayed = name, f, callers_line(), replayed
         self.functions: list = []
@@ -103,6 +115,7 @@ class Call:
 
     def result(self) -> Any:
         def run(values: list) -> Any:
+            values = [primal_of(v) for v in values] if self.constant else values
             swept = [k for k, v in enumerate(values) if any([type(t) is Tape for t in traces_of(v)])]
             self.wanted = swept if swept and not self.replayed else None
             return bind(sequential_primitive(self.name, self), values, {})

@@ -516,6 +516,44 @@ def test_scipy_takes_the_steps_and_a_kernel_the_derivative(method, times, soon):
     np.testing.assert_allclose(gradient, tg.grad(tight)(K), rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("way", ("prepare", pytest.param("vmap", marks=pytest.mark.long)))
+def test_lsoda_where_values_are_hidden(way):
+    """SciPy's values to the last bit. A kernel has the derivatives, also after what f reads has changed."""
+    scale, options = np.array([1.0, 2.0]), {"rtol": 1e-6, "atol": 1e-8}
+
+    def states(k, method="LSODA", options=options):
+        f = lambda t, y: rotation(y, k) * scale - 0.1 * k[2] * y**3
+        return scipy.integrate.solve_ivp(f, (0, 2), k[:2] * [2.0, 1.0], method, [0.5, 2.0], **options).y
+
+    loss = lambda k: (states(k) ** 2).sum()
+    tight = tg.grad(lambda k: (states(k, "DOP853", {"rtol": 1e-11, "atol": 1e-12}) ** 2).sum())
+    if way == "vmap":
+        points = K * np.linspace(0.9, 1.1, 70)[:, None]
+        values, gradients = tg.vmap(tg.value_and_grad(loss))(points)
+        np.testing.assert_array_equal(values, [loss(k) for k in points])
+        np.testing.assert_allclose(gradients[::23], [tight(k) for k in points[::23]], rtol=1e-4, atol=1e-7)
+        return
+    p = tg.prepare(loss, K)
+    for n, factor in enumerate((1.0, 1.1, 0.95)):
+        scale[0] = 1.0 + 0.2 * (n > 1)
+        value, gradient = p.value_and_grad(factor * K)
+        assert value == loss(factor * K)
+        np.testing.assert_allclose(gradient, tight(factor * K), rtol=1e-4, atol=1e-7)
+    assert "run as it is" not in p.report() and "scipy.integrate.solve_ivp" in p.report()
+
+
+@pytest.mark.parametrize("method", ("LSODA", "Radau"))
+def test_the_dense_output_that_was_not_asked_for(method):
+    """`sol` is None, also where nothing is tracked."""
+    seen = []
+
+    def loss(x):
+        seen.append(scipy.integrate.solve_ivp(lambda t, y: -y, (0, 1), [1.0], method, [1.0]).sol)
+        return x * 2.0
+
+    assert tg.grad(loss)(1.0) == 2.0 and seen == [None]
+
+
 @pytest.mark.long
 def test_a_stiff_equation_by_lsoda_stays_with_collocation(soon):
     loss = lambda k: stiff_loss(k, "LSODA")

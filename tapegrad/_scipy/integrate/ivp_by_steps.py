@@ -535,6 +535,7 @@ class IvpCall:
                 "and in a recording, a result has all times of t_eval"
             )
         if not steps.states.size or not (tracked or self.dense_output):
+            found.sol = found.sol if self.dense_output else None
             return found
         count_evaluations(self.fun, found.nfev, steps.states.shape[1])
         solved = SolvedSteps(steps, Span(steps.ends, self.t_span, found.status == 0), as_float_array(self.y0))

@@ -2,9 +2,9 @@
 
 The explicit methods, BDF and Radau take SciPy's steps: the same formulas, the same control of the step size.
 No Python remains in a step. The derivative is that of the accepted steps with their sizes held constant.
-LSODA, and calls without t_eval, keep SciPy's values; a kernel computes their derivatives. What a kernel
-cannot run is left to SciPy: other methods and options, a right-hand side that branches by its arguments or
-leaves something behind.
+LSODA, and calls without t_eval, keep SciPy's values; a kernel computes their derivatives. In a recording
+SciPy's solution is one instruction. What a kernel cannot run is left to SciPy: other methods and options, a
+right-hand side that branches by its arguments or leaves something behind.
 
 Reading order: `KernelCall`, `Candidate`, `solve_in_kernel`."""
 
@@ -34,6 +34,7 @@ from ..namespaces import as_float_array, bare
 from ..optimize.callback_search import ComposedFunction
 from ..plain_values import on_plain_values
 from .bdf_steps import BdfSteps
+from .ivp_by_steps import PlainFunction, with_arguments
 from .kernel_steps import EPSILON, MANY_STEPS, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT, METHODS
 from .radau_steps import RadauSteps
@@ -166,8 +167,7 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
     plain = (implicit or METHODS.get(method) in EXPLICIT or method == "LSODA") and not any(
         [given.get(name) for name in ("dense_output", "events", "vectorized")]
     )
-    left = OPEN.hiding and (given.get("t_eval") is None or method == "LSODA")
-    if not plain or left or not OPTIONS.issuperset(options):
+    if not plain or (OPEN.hiding and given.get("t_eval") is None) or not OPTIONS.issuperset(options):
         return None
     if not plain_floats(*span, *options.values()):
         return None
@@ -333,7 +333,7 @@ def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> 
             kernel = shared_kernel(call, now, code_key(given["fun"]), n, levels)
         if kernel is None:
             return None
-        found = found or by_scipy_first(given, kernel)
+        found = found or by_scipy_first(args, kwargs, given, kernel)
         times = as_float_array(given["t_eval"] if given.get("t_eval") is not None else found.t[1:])
         if dtype(times) != FLOAT64 or not are_in_order(value(times), steps):
             return None
@@ -363,15 +363,31 @@ def with_derivatives(found: Any, given: dict, y0: Any, times: Any, y: Any) -> An
     return found
 
 
-def by_scipy_first(given: dict, kernel: Candidate) -> Any:
+def by_scipy_first(args: tuple, kwargs: dict, given: dict, kernel: Candidate) -> Any:
     """Return SciPy's result on plain values, where the kernel computes the derivatives only; else None."""
     lsoda, steps = given.get("method") == "LSODA", given.get("t_eval") is None
     if kernel.writes and (OPEN.hiding or given.get("method") == "DOP853" and not steps):
         raise KernelError(f"{NAME}: the right-hand side writes arrays")
     if not (lsoda or steps):
         return None
+    if not OPEN.hiding:
+        return solved_by_scipy(*args, **kwargs)
+    replayed = not all([t.visibility == SAMPLED for t in OPEN.hiding])
+    call = Call(NAME, solved_by_scipy, args, kwargs, replayed)
+    call.constant = True
+    return call.result()
+
+
+def solved_by_scipy(*args: Any, **kwargs: Any) -> Any:
+    """Return SciPy's result on plain values. Where values are hidden, the count of evaluations is a float."""
+    given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
     fun, args = given["fun"], given.get("args") or ()
     options = bare({k: v for k, v in given.items() if k not in ("fun", "args")})
-    f = ComposedFunction(lambda fun, *args: lambda t, y: bare(fun(t, y, *args)), fun, *args)
+    f = ComposedFunction(with_arguments, fun, *args)
     with on_plain_values(f) as (_, (plain,)), changed(depth=0):
-        return itg.solve_ivp(plain.run, **options)
+        found = itg.solve_ivp(PlainFunction(plain.run), **options)
+    if OPEN.hiding or OPEN.of_one:
+        if found.status != 0:
+            raise KernelError(f"{NAME}: {found.message}")
+        found.nfev = float(found.nfev)
+    return found
