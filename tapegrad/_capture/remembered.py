@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
+from .._core.registry import FROZEN
 from .._core.scope import OPEN, WATCHERS, at_the_end_of_an_object
 from .._core.variable import ArrayVariable, Subarray, View
 from . import threads
@@ -369,7 +370,7 @@ class WaitingShadow:
             gc.collect(YOUNG)
             if self.references() != references:
                 return False
-        return not shadow.left or self.sources.is_same()
+        return FROZEN.issuperset(map(type, shadow.left)) or self.sources.is_same()
 
     def is_valid(self) -> bool:
         """Is all that the shadow was made from still there?"""

@@ -17,6 +17,7 @@ from .._transforms.tape import value
 from ..kernels import while_loop
 from ..kernels.trace.loops import while_loop_in_segments
 from ..kernels.trace.symbolic import Sym
+from ..kernels.trace.tracing import components_differ
 from ._events import LOOKAHEAD, EventSearch, EventState, Step, TracedEvent, empty_slots
 
 SAFETY, LEAST, MOST = 0.9, 0.2, 10.0  # factors of the size of a step
@@ -63,6 +64,7 @@ class StepControl(NamedTuple):
         return np.where(guess > 0.0, guess, length)  # nan is not above 0
 
 
+@components_differ
 class Progress(NamedTuple):
     """What a trajectory carries from step to step; `at` is the part of the interval that is done."""
 

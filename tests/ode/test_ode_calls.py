@@ -459,3 +459,33 @@ def test_a_solver_made_inside_a_transform():
 
     outside = solver(f)
     assert tg.grad(inside)(0.7) == tg.grad(lambda k: outside(Y0, k).y[0, -1])(0.7)
+
+
+@pytest.mark.parametrize(("method", "most"), [("tsit5", 16), ("rodas5p", 24)])
+def test_the_right_hand_side_is_traced_a_few_times(method, most):
+    """Twice for each stage, and for the slope at the start: the loops of a solver are traced once."""
+    calls = []
+
+    def f(t, y, k):
+        calls.append(1)
+        return -k * y
+
+    solve = ode.solver(f, method, save_at=TIMES)
+    gradient = tg.grad(lambda k: solve(Y0, k).y[:, -1].sum())(RATES)
+    np.testing.assert_allclose(gradient, -2 * Y0 * np.exp(-2 * RATES), rtol=1e-5)
+    assert len(calls) <= most
+
+
+@pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
+@pytest.mark.parametrize(
+    "seen", [lambda n: n == 1, lambda n: n, lambda n: n % 2], ids=["first", "count", "parity"]
+)
+def test_a_right_hand_side_that_counts_its_calls_is_refused(method, seen):
+    calls = []
+
+    def f(t, y, k):
+        calls.append(1)
+        return -k * y + float(seen(len(calls)))
+
+    with pytest.raises(KernelError, match="f .* gives something else when it runs again"):
+        ode.solver(f, method, save_at=TIMES)(Y0, RATES)

@@ -13,6 +13,7 @@ import numpy as plain_np
 from ... import numpy as np
 from ..._transforms.tape import value
 from ...kernels import while_loop
+from ...kernels.trace.tracing import components_differ
 from .kernel_steps import (
     CONVERGED,
     DIVERGED,
@@ -32,6 +33,7 @@ UNBOUNDED = 1e300  # the factor of a size without an error
 KEPT, AT_PREDICTION, AT_START = 0.0, 1.0, 2.0  # what a step does with the Jacobian
 
 
+@components_differ
 class BdfWalk(NamedTuple):
     """What is carried from one attempt to the next."""
 
@@ -49,6 +51,7 @@ class BdfWalk(NamedTuple):
     status: Any
 
 
+@components_differ
 class Iteration(NamedTuple):
     """The state of Newton's iteration."""
 

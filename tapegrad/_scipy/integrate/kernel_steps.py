@@ -12,6 +12,7 @@ from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from ...kernels import while_loop
 from ...kernels.trace.loops import while_loop_in_segments
+from ...kernels.trace.tracing import components_differ
 from .linear_steps import EXPLICIT, METHODS, Tableau
 
 STEPS_BETWEEN = (2000, 1_000_000)  # two times of the result, in a first attempt and in another
@@ -21,6 +22,7 @@ EPSILON = float(plain_np.finfo(float).eps)
 GOING, CONVERGED, DIVERGED = 0.0, 1.0, 2.0  # the status of an iteration
 
 
+@components_differ
 class Walk(NamedTuple):
     """What is carried from step to step: the end of the last one, its beginning, its slopes."""
 

@@ -12,6 +12,7 @@ import numpy as plain_np
 from ... import numpy as np
 from ..._transforms.tape import value
 from ...kernels import while_loop
+from ...kernels.trace.tracing import components_differ
 from .kernel_steps import (
     CONVERGED,
     DIVERGED,
@@ -53,6 +54,7 @@ RATE, FACTOR = 1e-3, 1.2  # of convergence above which the Jacobian is renewed; 
 NONE = -1.0  # the error of a step before the first
 
 
+@components_differ
 class RadauWalk(NamedTuple):
     """What is carried from one attempt to the next."""
 
@@ -75,6 +77,7 @@ class RadauWalk(NamedTuple):
     status: Any
 
 
+@components_differ
 class StageIteration(NamedTuple):
     """The state of Newton's iteration."""
 

@@ -18,13 +18,14 @@ from ..._core.variable import Variable
 from ..graph.nodes import Graph
 from ..graph.program import ProgramLoop
 from .symbolic import Sym, UnknownNumber, as_real_symbol, lift, truth
-from .tracing import Tracer, flatten_nodes, number_count
+from .tracing import Tracer, equal_components, flatten_nodes, number_count
 
 SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is unrolled
 UNROLLED_STEPS = 1000  # the same for a loop that must be unrolled
 TAPED_STEPS = 256  # bound up to which memory for all stored steps is allocated at once
 KEPT_NUMBERS = 1 << 24  # numbers in the steps of one segment of a loop, of all lanes: 128 MB
 LANES, LEAST_SEGMENT = 16, 4096
+PACKAGE = __name__.partition(".")[0]
 ATTEMPTS = 4  # traces to find which components of a carry are equal throughout
 
 
@@ -196,14 +197,9 @@ class LoopRequest:
         steps = g.select(gate, self.steps, g.zero)
         return steps, gate if g.value(self.steps) is not None else g.compare("lt", counter, steps)
 
-    def traced(
-        self, t: Tracer, leader: list[int], gate: int, first: bool
-    ) -> tuple[ProgramLoop, int, list[int]]:
-        """Return a new loop, its condition, and its carry after a step; component k equals number leader[k].
-
-        The functions run twice in the first attempt."""
+    def traced(self, t: Tracer, leader: list[int], gate: int) -> tuple[ProgramLoop, int, list[int]]:
+        """Return a new loop, its condition, and its carry after a step; component k equals number leader[k]."""
         g = t.g
-        run = (lambda call: t.twice(call, self.of)) if first else (lambda call: call())
         made = ProgramLoop(g.new_loop(), self.steps, cap=self.cap)
         kept = sorted(set(leader))
         made.carry = [g.input("c", made.id, n, g.shape[self.start[k]]) for n, k in enumerate(kept)]
@@ -211,9 +207,9 @@ class LoopRequest:
         with t.step(made.id) as region:
             condition, counter = g.bool(True), g.input("i", made.id, 0)
             if (cond := self.cond) is not None:
-                condition = contribution_bool(g, run(lambda: cond(given())))
+                condition = contribution_bool(g, cond(given()))
             region.going = self.going(g, condition, counter, gate)[1]
-            after = flatten_nodes(g, run(lambda: self.body(counter, given())))[0]
+            after = flatten_nodes(g, self.body(counter, given()))[0]
             t.varying([condition, *after])
         made.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
@@ -224,44 +220,68 @@ class LoopRequest:
         return made, condition, after
 
 
+def is_own(f: Callable) -> bool:
+    """Is this code of the package? It changes nothing that it reads."""
+    return (getattr(f, "__module__", None) or "").partition(".")[0] == PACKAGE
+
+
+def _settled(t: Tracer, wanted: LoopRequest, leader: list[int], gate: int) -> tuple:
+    """Trace the loop until what is assumed of its carry is proved.
+
+    Its body is traced again while components that are equal at the start prove unequal. It is also traced
+    again if its inner loops must know that the surrounding step may not be taken. The first attempt runs the
+    functions twice, unless they are our own and it is the only one: the code around it is traced twice too.
+    Return the loop, its condition, its carry after a step, the leader of each component, and the region."""
+    g, begun, place, once, attempts = t.g, t.attempt(), t.g.loops, t.once, 0
+    start = wanted.start
+    if t.repeats:
+        number, known, passed = t.settled.get(place, (0, [], gate))
+        if len(known) == len(start) and all([start[k] == start[r] for k, r in enumerate(known)]):
+            g.loops, leader, gate = number, known, passed
+
+    def found() -> tuple:
+        made, condition, after = wanted.traced(t, leader, gate)
+        return (condition, after, made.inner), made
+
+    try:
+        while True:
+            begun.forget()
+            begun.number = g.loops
+            (condition, after, inner), made = found()
+            classes: dict = {}
+            finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
+            home = t.home(_within(t, made, [*start, *after, wanted.steps, condition]))
+            settled = finer == leader and (home.going == gate or not inner)
+            if not t.once and not (settled and is_own(wanted.of)):
+                t.again(begun, (condition, after, inner), lambda: found()[0], wanted.of)
+            if settled:
+                t.settled[place] = begun.number, leader, gate
+                return made, condition, after, leader, home
+            attempts, t.once = attempts + 1, True
+            if finer == leader:
+                gate = home.going
+            else:
+                leader = finer if attempts < ATTEMPTS else list(range(len(start)))
+    finally:
+        t.once = once
+
+
 def _traced_loop(
     t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, of: Callable, carry: Any
 ) -> Any:
-    """Trace a loop of the kernel.
-
-    Its body is traced again while components that are equal at the start prove unequal. It is also traced
-    again if its inner loops must know that the surrounding step may not be taken."""
-    g, begun = t.g, t.attempt()
+    """Trace a loop of the kernel."""
+    g = t.g
     start, build = flatten_nodes(g, carry)
     t.varying([*start, steps])
     wanted = LoopRequest(steps, cap, cond, body, of, start, build)
-    classes: dict = {}
-    leader, gate, attempts = [classes.setdefault(s, k) for k, s in enumerate(start)], g.bool(True), 0
-    if t.repeats:
-        number, settled, passed = t.settled.get(begun.number, (0, [], gate))
-        if len(settled) == len(start) and all([start[k] == start[r] for k, r in enumerate(settled)]):
-            g.loops, leader, gate = number, settled, passed
-    while True:
-        begun.forget()
-        number = g.loops
-        made, condition, after = wanted.traced(t, leader, gate, not attempts)
-        attempts += 1
-        classes = {}
-        finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
-        if finer != leader:
-            leader = finer if attempts < ATTEMPTS else list(range(len(start)))
-            continue
-        within = _within(t, made, [*start, *after, steps, condition])
-        home = t.home(within)
-        if home.going == gate or not made.inner:
-            break
-        gate = home.going
-    t.settled[begun.number] = number, leader, gate
+    found = _settled(t, wanted, equal_components(start, carry), g.bool(True))
+    made, condition, after, leader, home = found
     kept = sorted(set(leader))
     made.start = [start[k] for k in kept]
     made.steps, going = wanted.going(g, condition, g.input("i", made.id, 0), home.going)
     made.active = None if cond is None else going
     made.going = None if g.op[going] == "bool" else going
+    within = _within(t, made, [*start, *after, steps, condition])
     g.within[made.id] = within | g.mask[home.going] & ~(1 << made.id)
     made.next = [g.select(going, after[k], c) for k, c in zip(kept, made.carry, strict=True)]
     made.final = [g.input("co", made.id, n, g.shape[c]) for n, c in enumerate(made.carry)]

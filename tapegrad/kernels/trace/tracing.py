@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -252,6 +252,27 @@ class ParameterRows(Sym):
             )
 
 
+DIFFERING: set[type] = set()
+Class = TypeVar("Class", bound=type)
+
+
+def components_differ(cls: Class) -> Class:
+    """Declare that no two components of such a carry are equal throughout, and none stays what it was.
+
+    Otherwise components that are equal at the start are assumed to stay so, and a loop is traced again where
+    they part."""
+    DIFFERING.add(cls)
+    return cls
+
+
+def equal_components(start: list[int], carry: Any) -> list[int]:
+    """Return for each component of a carry the first one that equals it at the start."""
+    if type(carry) in DIFFERING:
+        return list(range(len(start)))
+    classes: dict = {}
+    return [classes.setdefault(s, k) for k, s in enumerate(start)]
+
+
 def flatten_nodes(g: Graph, tree: Any) -> tuple[list[int], Any]:
     """Return the nodes of a tree of numbers and arrays, and a function that builds the tree from other nodes.
 
@@ -408,7 +429,8 @@ class RecursionTrace:
         self.p, theta = p, t.inputs("th", 0, 0, (p,))
         self.theta = ParameterRows(theta) if build is None else t.run(build, theta)
         self.loop = ProgramLoop(t.g.new_loop(), "data")
-        self.start, self.build = flatten_nodes(t.g, t.run(init, self.theta))
+        self.carry = t.run(init, self.theta)
+        self.start, self.build = flatten_nodes(t.g, self.carry)
         t.varying(self.start)
 
     def traced(self, ids: list[int], what: str) -> tuple[list[int], list[int]]:
@@ -453,9 +475,10 @@ class RecursionTrace:
         "value" is the sum of the contributions, "each" the contributions, "path" the same for arrays, "final"
         the carry after the last step."""
         g, loop, start = self.g, self.loop, self.start
-        first: dict = {}
-        leader = [first.setdefault(s, k) for k, s in enumerate(start)]
-        fixed = {k for k in leader if g.op[start[k]] in ("const", "array")}
+        leader = equal_components(start, self.carry)
+        fixed = {
+            k for k in leader if g.op[start[k]] in ("const", "array") and type(self.carry) not in DIFFERING
+        }
         t, begun, checked = self.t, self.t.attempt(), self.t.once
         while True:
             begun.forget()
