@@ -370,11 +370,6 @@ def counts(t, y, k):
     return -k * y
 
 
-def fills(t, y, k):
-    SCRATCH[:] = -k * y
-    return SCRATCH.copy()
-
-
 def branches(t, y, k):
     return -k * y if t < 0.5 else -2 * k * y
 
@@ -384,7 +379,7 @@ def overwrites(t, y, k):
     return -k * y
 
 
-@pytest.mark.parametrize("f", (counts, fills, branches, overwrites), ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", (counts, branches, overwrites), ids=lambda f: f.__name__)
 def test_what_a_kernel_cannot_run_is_left_to_scipy(f):
     last = lambda k: scipy.integrate.solve_ivp(f, (0, 1), [1.0, 2.0], t_eval=[0.3, 1.0], args=(k,)).y.sum()
     p = tg.prepare(last, np.array(1.0))
@@ -540,6 +535,46 @@ def test_lsoda_where_values_are_hidden(way):
         assert value == loss(factor * K)
         np.testing.assert_allclose(gradient, tight(factor * K), rtol=1e-4, atol=1e-7)
     assert "run as it is" not in p.report() and "scipy.integrate.solve_ivp" in p.report()
+
+
+def filled(method, k, times=(0.5, 1.7)):
+    """(The states, what the right-hand side has left in a captured buffer)"""
+
+    def f(t, y, k):
+        SCRATCH[0], SCRATCH[1] = k[0] * y[1] + np.sin(t), -k[1] * y[0]
+        return SCRATCH.copy()
+
+    times = None if times is None else [*times]
+    found = scipy.integrate.solve_ivp(f, (0, 2), [1.0, 0.5], method, times, args=(k,), rtol=1e-6, atol=1e-8)
+    return (found.y[:, -1] ** 2).sum() + (SCRATCH * [1.0, 2.0]).sum()
+
+
+@pytest.mark.parametrize("method", [m.__name__ for m in EXPLICIT])
+@pytest.mark.parametrize("times", ((0.5, 1.7), (0.5, 1.9), None))
+def test_what_the_last_call_leaves_in_a_buffer(method, times):
+    """The last call of `DOP853` is at a stage of the interpolant if a time of the result is in the last step.
+    (This stage moves with the size of the step, which counts as constant: so differences tell nothing.)"""
+    last = np.array([1.3, 0.91])
+    for k in (K[:2], last):
+        value, gradient = tg.value_and_grad(lambda k: filled(method, k, times))(k)
+        after, h = SCRATCH.copy(), 1e-5 * np.eye(2)
+        np.testing.assert_allclose(value, filled(method, k, times), rtol=1e-13)
+        np.testing.assert_allclose(after, SCRATCH, rtol=1e-13)
+        slopes = [(filled(method, k + d, times) - filled(method, k - d, times)) / 2e-5 for d in h]
+        if method != "DOP853" or times is None or (k is last and times[-1] < 1.8):
+            np.testing.assert_allclose(gradient, slopes, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ("RK45", pytest.param("RK23", marks=pytest.mark.long)))
+def test_a_buffer_is_filled_in_a_recording(method):
+    p = tg.prepare(lambda k: filled(method, k), K[:2])
+    for k in (K[:2], 1.1 * K[:2], np.array([1.3, 0.91])):
+        value, gradient = p.value_and_grad(k)
+        after = SCRATCH.copy()
+        np.testing.assert_allclose(value, filled(method, k), rtol=1e-12)
+        np.testing.assert_allclose(after, SCRATCH, rtol=1e-12)
+        np.testing.assert_allclose(gradient, tg.grad(lambda k: filled(method, k))(k), rtol=1e-9)
+    assert "run as it is" not in p.report()
 
 
 @pytest.mark.parametrize("method", ("LSODA", "Radau"))

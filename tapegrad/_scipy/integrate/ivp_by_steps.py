@@ -119,9 +119,9 @@ def explicit_steps(method: Any, records: list) -> Steps:
     A = A * h[:, None, None]
     K = plain_np.empty((len(kept), s, y.shape[1]), y.dtype)
     for row, slopes in zip(K, kept, strict=True):
-        row[: len(slopes)], row[len(slopes) :] = slopes, slopes[0]
-    for k, count in enumerate(counts):  # stages of an interpolant that nobody asked for: at the beginning
-        A[k, count:], T[k, count:] = 0.0, starts[k]
+        row[: len(slopes)], row[len(slopes) :] = slopes, slopes[-1]
+    for k, count in enumerate(counts):  # stages of an interpolant that nobody asked for: the last one again
+        A[k, count:], T[k, count:] = A[k, count - 1], T[k, count - 1]
     y, K = all_real(y, K)
     return Steps(plain_np.append(starts, ends[-1]), y, T, None, K, A, B[:s] * h[:, None], P)
 

@@ -365,10 +365,12 @@ def with_derivatives(found: Any, given: dict, y0: Any, times: Any, y: Any) -> An
 
 def by_scipy_first(args: tuple, kwargs: dict, given: dict, kernel: Candidate) -> Any:
     """Return SciPy's result on plain values, where the kernel computes the derivatives only; else None."""
-    lsoda, steps = given.get("method") == "LSODA", given.get("t_eval") is None
-    if kernel.writes and (OPEN.hiding or given.get("method") == "DOP853" and not steps):
+    method, steps = given.get("method", "RK45"), given.get("t_eval") is None
+    # SciPy's last call is that at the end of the last step
+    ends = method in ("RK23", "RK45") or not OPEN.hiding and (method == "LSODA" or steps)
+    if kernel.writes and not (ends and all([t.visibility != SAMPLED for t in OPEN.hiding])):
         raise KernelError(f"{NAME}: the right-hand side writes arrays")
-    if not (lsoda or steps):
+    if not (method == "LSODA" or steps):
         return None
     if not OPEN.hiding:
         return solved_by_scipy(*args, **kwargs)
