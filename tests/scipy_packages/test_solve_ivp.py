@@ -2,6 +2,7 @@
 side may do."""
 
 import contextlib
+import warnings
 from collections import deque
 
 import mpmath
@@ -870,3 +871,14 @@ def test_one_number_for_all_states():
     """SciPy's explicit methods take it, and so does the derivative."""
     end = lambda k: decay_until(k, lambda t, y, k: k * y[:1])
     assert tg.grad(end)(1.0) == pytest.approx((end(1.0 + 1e-6) - end(1.0 - 1e-6)) / 2e-6, rel=1e-4)
+
+
+def test_steps_of_lsoda_that_no_longer_advance():
+    """The solution is infinite before t = 0. SciPy gives nan there, and has no interpolant."""
+    A, start = np.array([[0.21, -0.02], [-0.89, 0.4]]), [-2.01, -0.48]
+    settings = {"method": "LSODA", "t_eval": [0.65, 0.04], "rtol": 1e-7, "atol": 1e-9}
+    loss = lambda k: itg.solve_ivp(lambda t, y: A @ y - k * y**3, (0.93, 0), start, **settings).y.sum()
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(ConvergenceError, match="blow up"):
+            tg.grad(loss)(0.5)

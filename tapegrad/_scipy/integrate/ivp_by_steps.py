@@ -8,7 +8,8 @@ method on SciPy's solution. The ends of the steps are no variables, but for the 
 the solution is carried on by a step of length zero, which has derivatives."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -439,6 +440,19 @@ def at_events(found: Any, events: list, sol: Any) -> None:
 # --- the call ---
 
 
+@contextmanager
+def advancing_steps() -> Iterator:
+    """Name the cause where SciPy refuses an interpolant of steps that no longer advance, as LSODA's may."""
+    try:
+        yield
+    except ValueError as error:
+        if "`ts` must be strictly" not in str(error):
+            raise
+        raise ConvergenceError(
+            f"{callers_line()}: {NAME}: the steps no longer advance; the solution may blow up"
+        ) from error
+
+
 @dataclass(eq=False)
 class IvpCall:
     """One call of solve_ivp, with `args` bound to the functions."""
@@ -483,13 +497,14 @@ class IvpCall:
         )
         if not explicit:
             fun = self.calls = ObservedCalls(fun)
-        found = itg.solve_ivp(
-            fun, bare(self.t_span), bare(self.y0), method=recorder(self.method,
-            records, self.whole) if explicit else self.method,
-            t_eval=bare(self.t_eval), dense_output=self.dense_output or not explicit,
-            events=[as_event(of, g) for of, g in zip(functions, self.events, strict=False)] or None,
-            vectorized=self.vectorized, **options,
-        )  # fmt: skip
+        with advancing_steps():
+            found = itg.solve_ivp(
+                fun, bare(self.t_span), bare(self.y0), method=recorder(self.method,
+                records, self.whole) if explicit else self.method,
+                t_eval=bare(self.t_eval), dense_output=self.dense_output or not explicit,
+                events=[as_event(of, g) for of, g in zip(functions, self.events, strict=False)] or None,
+                vectorized=self.vectorized, **options,
+            )  # fmt: skip
         if not explicit:
             if not found.sol.n_segments:
                 return found, self.no_step()
