@@ -198,7 +198,7 @@ class LoopRequest:
         return steps, gate if g.value(self.steps) is not None else g.compare("lt", counter, steps)
 
     def traced(self, t: Tracer, leader: list[int], gate: int) -> tuple[ProgramLoop, int, list[int]]:
-        """Return a new loop, its condition, and its carry after a step; component k equals number leader[k]."""
+        """Return a new loop, its condition, and its carry after a step; component k equals leader[k]."""
         g = t.g
         made = ProgramLoop(g.new_loop(), self.steps, cap=self.cap)
         kept = sorted(set(leader))
