@@ -9,9 +9,10 @@ import scipy.interpolate as itp
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError
-from ..._core.primitive import primal_of, seen
+from ..._core.primitive import primal_of
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
+from ...ops.nondifferentiable import holds_somewhere
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import (
     CarrierType,
@@ -306,8 +307,8 @@ class SphereSpline(RectBivariateSpline):
         return RectBivariateSpline._plain(self)
 
     def __call__(self, theta, phi, dtheta=0, dphi=0, grid=True):
-        at = seen(theta) if holds_tracked(theta) else plain_np.asarray(plain_argument(theta))
-        if at is not None and at.size and not 0 <= at.min() <= at.max() <= math.pi:
+        at = np.asarray(theta)
+        if holds_somewhere(~((at >= 0) & (at <= math.pi))):
             raise ValueError("scipy.interpolate: requested theta out of bounds.")
         return RectBivariateSpline.__call__(self, theta, phi, dtheta, dphi, grid)
 

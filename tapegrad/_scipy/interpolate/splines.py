@@ -7,9 +7,9 @@ import scipy.interpolate as itp
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError
-from ..._core.primitive import primal_of, seen
+from ..._core.primitive import primal_of
 from ...ops.declare import axis_of, ndim, shape
-from ...ops.nondifferentiable import at_users_line
+from ...ops.nondifferentiable import at_users_line, holds_somewhere
 from ..namespaces import (
     as_float_array,
     bare,
@@ -82,8 +82,9 @@ def made_spline(
 ) -> Any:
     x, y, axis = prepared(x, y, axis, f"scipy.interpolate.{name}")
     if not by_equations(x, t):
-        data = seen(y) if bc_type == "periodic" else None  # SciPy compares its ends
-        data = plain_np.zeros(shape(x)) if data is None else data
+        if bc_type == "periodic" and holds_somewhere(~np.isclose(y[0], y[-1], atol=1e-15)):
+            raise ValueError(f"scipy.interpolate.{name}: the ends of y differ, where bc_type is 'periodic'")
+        data = plain_np.zeros(shape(x))
         theirs = itp.make_interp_spline(bare(x), data, k, None if t is None else bare(t), bc_type)
         if t is None:
             c = fit_interpolant("coefficients", x, y, (k, bc_type))

@@ -8,10 +8,11 @@ import scipy.linalg
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, SingularError
-from ..._core.primitive import primal_of, seen
+from ..._core.primitive import primal_of
 from ..declare import dtype, followed, primitive, shape, xp
 from ..elementwise import absolute, arccos, arcsin, select
 from ..indexing.gathering import diag
+from ..nondifferentiable import holds_somewhere
 from ..products import H, column, diagonals, matmul, row_vector
 from ..shaping import concatenate, conj, real, reshape, sum
 from ..special.declare import implements_special
@@ -62,8 +63,7 @@ def eigen_start(name: str, a) -> tuple:
     w, v = general_spectrum(primal_of(a))
     if xp(a) is not np:  # no test on a device, which would synchronise: the results are nan
         return w, v * reshape(apart(w), to=(*shape(w)[:-1], 1, 1))
-    known = seen(apart(w))
-    if known is not None and np.isnan(known).any():
+    if holds_somewhere(apart(w) != 1.0):
         raise SingularError(
             f"{name}: two eigenvalues are equal, and have no derivative; if the matrix is symmetric, write "
             f"eigh"
@@ -208,9 +208,9 @@ def eigvals_banded(a_band, lower=False, select="a", select_range=None, check_fin
 
 def full_rank(name: str, s, rcond) -> None:
     """Raise if singular values are zero or cut off, because the space then has another dimension nearby."""
-    known = seen(primal_of(s))
+    s = primal_of(s)
     least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond
-    if known is not None and known.size and known.min() <= least * known.max():
+    if holds_somewhere(s[-1:] <= least * s[:1]):
         raise SingularError(
             f"scipy.linalg.{name}: the matrix has not full rank, and the space would have another dimension "
             f"nearby"
