@@ -178,6 +178,12 @@ def svd_of(x, u, s, vh, *, split):
     return u, s, vh
 
 
+def over_sums(m, s):
+    """m_ij / (s_i + s_j) for an anti-Hermitian m. A real one has a diagonal of zeros, also where s is zero."""
+    sums = column(s) + row_vector(s)
+    return over0(m, sums if dtype(m).kind == "c" else sums + xp(s).eye(shape(s)[-1], dtype=dtype(s)))
+
+
 def _svd_vjp(g, out, need, x, _u, _s, _vh, split):
     """The cotangent of x. With U^H dU = A/2 + B/2, V^H dV = A/2 - B/2 and e = U^H dx V: A = (e + e^H) /
     (s_j - s_i), B = (e - e^H) / (s_j + s_i)."""
@@ -188,7 +194,7 @@ def _svd_vjp(g, out, need, x, _u, _s, _vh, split):
     mu = 0.0 if gu is None else matmul(H(u), gu)
     mv = 0.0 if gvh is None else matmul(vh, H(gvh))
     plus, minus = steady(mu + mv, part="anti"), steady(mu - mv, part="anti")
-    core = quotient(plus, split_eigenvalues(s, split)) + over0(anti(minus), column(s) + row_vector(s))
+    core = quotient(plus, split_eigenvalues(s, split)) + over_sums(anti(minus), s)
     if hidden(s):
         core = core + unknown(absolute(mu) + absolute(mv), s)
     left = matmul(core if m is None else core + m, vh)
@@ -205,7 +211,7 @@ def _svd_jvp(t, out, x, _u, _s, _vh, split):
     (u, s, vh), (n, k) = out, shape(x)[-2:]
     right, left = matmul(t[0], H(vh)), matmul(H(u), t[0])
     e = matmul(left, H(vh))
-    p, q = over_gaps(e + H(e), s) * 0.5, over0(e - H(e), column(s) + row_vector(s)) * 0.5
+    p, q = over_gaps(e + H(e), s) * 0.5, over_sums(e - H(e), s) * 0.5
     ds = real(diagonals(e))
     if hidden(s):
         ds, p = [y + lost for y, lost in zip((ds, p), lost_by(e + H(e), s), strict=True)]
