@@ -17,7 +17,6 @@ from ..linear_maps import AxisMap, mapped
 from ..namespaces import (
     CarrierType,
     as_float_array,
-    bare,
     constant_like,
     holds_tracked,
     plain_argument,
@@ -60,6 +59,17 @@ def tensor_product_sum(c: Any, axes: list) -> Any:
     return values
 
 
+def direction(p: Any) -> int:
+    """1 for ascending points, -1 for descending ones."""
+    if bool(np.all(p[1:] > p[:-1])):
+        return 1
+    if not bool(np.all(p[1:] < p[:-1])):
+        raise ValueError(
+            "scipy.interpolate.RegularGridInterpolator: points must be strictly ascending or descending"
+        )
+    return -1
+
+
 class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
     _theirs = itp.RegularGridInterpolator
     names = ("grid", "values")
@@ -82,14 +92,9 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
             raise ValueError(
                 "scipy.interpolate.RegularGridInterpolator: points and values do not fit together"
             )
-        if not holds_tracked(self.grid) and any(
-            bool((bare(p)[1:] < bare(p)[:-1]).all()) and len(bare(p)) > 1 for p in self.grid
-        ):
-            at = tuple([slice(None, None, -1 if bare(p)[0] > bare(p)[-1] else 1) for p in self.grid])
-            self.grid, self.values = (
-                tuple([p[s] for p, s in zip(self.grid, at, strict=True)]),
-                self.values[at],
-            )
+        at = tuple([slice(None, None, direction(p)) for p in self.grid])
+        self.grid = tuple([p[s] for p, s in zip(self.grid, at, strict=True)])
+        self.values = self.values[at]
         self._splines: dict = {}
 
     @classmethod

@@ -32,7 +32,7 @@ from .piecewise import (
 )
 
 
-def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
+def prepared(x: Any, y: Any, axis: int, name: str, repeats: bool = False) -> tuple:
     """x, y with the axis first, the axis counted from the front."""
     like = dtype_like(x, y)
     x, y = as_float_array(x, like), as_float_array(y, like)
@@ -42,8 +42,8 @@ def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
             f"{name}: x has shape {shape(x)}, y {shape(y)}; they must have the same length along axis "
             f"{axis}, at least 2"
         )
-    if not holds_tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
-        raise ValueError(f"{name}: x must be strictly increasing sequence.")
+    if not bool(np.all(x[1:] >= x[:-1] if repeats else x[1:] > x[:-1])):
+        raise ValueError(f"{name}: x must be {'an' if repeats else 'a strictly'} increasing sequence.")
     return x, np.moveaxis(y, axis, 0) if axis else y, axis
 
 
@@ -117,7 +117,7 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
 
 @INTERPOLATE.rule(itp.make_lsq_spline)
 def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="qr"):
-    x, y, axis = prepared(x, y, axis, "scipy.interpolate.make_lsq_spline")
+    x, y, axis = prepared(x, y, axis, "scipy.interpolate.make_lsq_spline", repeats=True)
     if by_equations(x, t, w):
         B, like = collocation(as_float_array(t, x), x, k), y
         W = 1.0 if w is None else trailing(as_float_array(w, like), 1)
