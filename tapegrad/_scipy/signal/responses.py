@@ -74,8 +74,8 @@ def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, f
     a, b = (ss * yc - cs * ys) / both, (cc * ys - cs * yc) / both
     kind = {False: "power", True: "normalize"}.get(normalize, normalize)
     if kind == "amplitude":
-        return a + 1j * b
-    power = 2.0 * (a * yc + b * ys)
+        return np.squeeze(a + 1j * b)
+    power = np.squeeze(2.0 * (a * yc + b * ys))
     return power * (n / 4.0) if kind == "power" else power * 0.5 / yy
 
 
