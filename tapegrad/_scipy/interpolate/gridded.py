@@ -312,9 +312,10 @@ class SphereSpline(RectBivariateSpline):
         return RectBivariateSpline._plain(self)
 
     def __call__(self, theta, phi, dtheta=0, dphi=0, grid=True):
-        at = np.asarray(theta)
-        if holds_somewhere(~((at >= 0) & (at <= math.pi))):
-            raise ValueError("scipy.interpolate: requested theta out of bounds.")
+        for name, angle, most in (("theta", theta, math.pi), ("phi", phi, 2 * math.pi)):
+            angle = np.asarray(angle)
+            if holds_somewhere((angle < 0) | (angle > most)):
+                raise ValueError(f"scipy.interpolate: requested {name} out of bounds.")
         return RectBivariateSpline.__call__(self, theta, phi, dtheta, dphi, grid)
 
     def ev(self, theta, phi, dtheta=0, dphi=0):
