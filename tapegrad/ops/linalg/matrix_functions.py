@@ -9,7 +9,7 @@ import scipy.linalg
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, SingularError
 from ..._core.primitive import primal_of
-from ..declare import dtype, followed, primitive, shape, xp
+from ..declare import NUMPY, dtype, followed, primitive, shape, xp
 from ..elementwise import absolute, arccos, arcsin, select
 from ..indexing.gathering import diag
 from ..nondifferentiable import holds_somewhere
@@ -53,9 +53,10 @@ def general_eigenvalues(x):
 @primitive(batch="matrix")
 def apart(w):
     """1 for each set of distinct eigenvalues, nan for one with two that are equal up to rounding."""
-    library = xp_of(w)
-    gaps = abs(w[..., :, None] - w[..., None, :]) + library.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
-    return library.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
+    library, size, eps = xp_of(w), abs(w)[..., None], np.finfo(w.dtype).eps
+    gaps = abs(w[..., :, None] - w[..., None, :]) + library.eye(w.shape[-1]) * (1.0 + size)
+    least = eps * library.maximum(450.0 * size, 4.0 * size.max(-2, keepdims=True, initial=0.0))
+    return library.where((gaps <= least).any((-2, -1)), np.nan, 1.0)[()]
 
 
 def eigen_start(name: str, a) -> tuple:
@@ -260,6 +261,9 @@ def rq(a, mode="full", check_finite=True):
             f"mode='economic'"
         )
     q, r = qr(H(a[::-1]))
+    size = absolute(primal_of(r))
+    if holds_somewhere(diagonals(size) <= np.finfo(dtype(r)).eps * n * NUMPY[np.max](size)):
+        raise SingularError("scipy.linalg.rq: the matrix has not full rank, and its factors are not unique")
     r, q = H(r)[::-1, ::-1], H(q)[::-1]
     turn = signs_of_rq(primal_of(a), primal_of(r))
     r = r * row_vector(turn)
