@@ -9,7 +9,7 @@ import scipy.linalg
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, SingularError
 from ..._core.primitive import primal_of
-from ..declare import NUMPY, dtype, followed, primitive, shape, xp
+from ..declare import NUMPY, dtype, followed, primitive, rules, shape, xp
 from ..elementwise import absolute, arccos, arcsin, select
 from ..indexing.gathering import diag
 from ..nondifferentiable import holds_somewhere
@@ -21,7 +21,7 @@ from .block_matrices import of_stacks
 from .decompositions import eigh, eigvalsh, pinv, qr, svd
 from .equations import from_band, whole_band
 from .factorizations import check_square, inv, solve
-from .norms import expm, frechet, log_of, root_of
+from .norms import expm, frechet, log_of, root_of, sylvester
 
 # --- eigenvalues ---
 
@@ -208,13 +208,12 @@ def eigvals_banded(a_band, lower=False, select="a", select_range=None, check_fin
 
 
 def full_rank(name: str, s, rcond) -> None:
-    """Raise if singular values are zero or cut off, because the space then has another dimension nearby."""
+    """Raise if singular values are zero or cut off: the result then jumps nearby."""
     s = primal_of(s)
     least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond
     if holds_somewhere(s[-1:] <= least * s[:1]):
         raise SingularError(
-            f"scipy.linalg.{name}: the matrix has not full rank, and the space would have another dimension "
-            f"nearby"
+            f"scipy.linalg.{name}: the matrix has not full rank, and the result would jump nearby"
         )
 
 
@@ -325,11 +324,41 @@ def polar(a, side="right"):
         raise ArgumentError(
             f"scipy.linalg.polar: side={side!r} of shape {(n, k)} has a singular p: take the other side"
         )
+    if primal_of(a) is not a:
+        full_rank("polar", svd(primal_of(a), compute_uv=False), None)
     if side == "right":
-        p = root_of(matmul(H(a), a))
-        return H(solve(H(p), H(a))), p
-    p = root_of(matmul(a, H(a)))
-    return solve(p, a), p
+        u = unitary_factor(a)
+        return u, hermitian_part(matmul(H(u), a))
+    u = H(unitary_factor(H(a)))
+    return u, hermitian_part(matmul(a, H(u)))
+
+
+def hermitian_part(x):
+    return 0.5 * (x + H(x))
+
+
+@primitive(holomorphic=False)
+def unitary_factor(a):
+    """The nearest matrix with orthonormal columns."""
+    w, _, vh = xp_of(a).linalg.svd(a, full_matrices=False)
+    return w @ vh
+
+
+def moved_unitary_factor(t, u, a):
+    """The derivative of u along t. The map is its own transpose. With p = u^H a, u^H du = x solves p x + x p =
+    u^H t - t^H u; du has (t - u u^H t) p^-1 outside of u."""
+    p, m = hermitian_part(matmul(H(u), a)), matmul(H(u), t)
+    x = sylvester(p, p, m - H(m))
+    moved = matmul(u, 0.5 * (x - H(x)))
+    n, k = shape(a)
+    return moved if n == k else moved + H(solve(p, H(t - matmul(u, m))))
+
+
+rules(
+    unitary_factor,
+    moved_unitary_factor,
+    jvp=lambda t, out, a: moved_unitary_factor(t[0], out, a),
+)
 
 
 @implements_special(scipy.linalg.orthogonal_procrustes)
