@@ -10,6 +10,7 @@ import scipy.linalg
 import scipy.signal
 import scipy.sparse
 import scipy.spatial
+import scipy.stats
 
 import tapegrad as tg
 from tapegrad.errors import TapegradError
@@ -176,3 +177,69 @@ def test_find_leaves_out_zeros():
     for x in (without, with_zero, without):
         assert p.value(x) == f(x) == tg.value_and_grad(f)(x)[0] == p.value_and_grad(x)[0]
         assert np.array_equal(p.grad(x), np.count_nonzero(x) * (x != 0))
+
+
+def test_the_gradient_of_a_filter_whose_output_grows():
+    """The sums of its gradient are direct: numbers of 1e25 meet such of 1."""
+    n, x = 700, np.random.default_rng(0).standard_normal(700)
+    weights = np.cos(np.arange(n))
+    f = lambda a: scipy.signal.lfilter([1.0], np.array([1.0, a[0]]), x) @ weights
+    a, y, dy, slope = -1.08, 0.0, 0.0, 0.0
+    for k in range(n):
+        y, dy = x[k] - a * y, -y - a * dy
+        slope += weights[k] * dy
+    runs = np.array([a]), np.array([[a], [0.1]])
+    for g in (tg.grad(f)(runs[0]), tg.jacobian(f, mode="forward")(runs[0]), tg.vmap(tg.grad(f))(runs[1])[0]):
+        assert np.allclose(g, slope, rtol=1e-10)
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e6, 1e8])
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_polar_factor_of_an_ill_conditioned_matrix(condition, wide):
+    rng = np.random.default_rng(3)
+    left, right, moved = (np.linalg.qr(rng.standard_normal((4, 4)))[0] for _ in range(3))
+    a = left @ np.diag([1.0, 0.5, 0.3, 1.0 / condition]) @ right
+    u = left @ right
+    p = right.T @ np.diag([1.0, 0.5, 0.3, 1.0 / condition]) @ right
+    m = right @ (u.T @ moved - moved.T @ u) @ right.T
+    s = np.array([1.0, 0.5, 0.3, 1.0 / condition])
+    wanted = u @ right.T @ (m / (s[:, None] + s)) @ right
+    f = lambda a: scipy.linalg.polar(a, side="left")[0] if wide else scipy.linalg.polar(a)[0]
+    value, tangent = tg.jvp(f, (a,), (moved,))
+    assert np.allclose(value, u, atol=1e-7) and np.allclose(tangent, wanted, atol=1e-14 * condition)
+    weights = rng.standard_normal((4, 4))
+    _, pullback = tg.vjp(f, a)
+    assert np.isclose(np.sum(pullback(weights) * moved), np.sum(weights * wanted), rtol=1e-13 * condition)
+    assert wide or np.allclose(tg.jvp(scipy.linalg.polar, (a,), (moved,))[0][1], p, atol=1e-12)
+
+
+def test_derivatives_of_the_polar_factor_at_the_identity_and_of_tall_matrices():
+    rng = np.random.default_rng(4)
+    for shape in ((3, 3), (5, 3)):
+        weights = rng.standard_normal(shape)
+        f = lambda a, w=weights: np.sum(scipy.linalg.polar(a)[0] * w)
+        tg.testing.check_grads(f, (np.eye(*shape),))
+
+
+@pytest.mark.parametrize(
+    ("f", "a"),
+    [
+        (lambda a: scipy.linalg.rq(a, mode="economic")[0].sum(), np.ones((2, 3))),
+        (lambda a: scipy.linalg.polar(a)[0].sum(), np.ones((3, 3))),
+        (lambda a: np.linalg.eigvals(a).real.sum(), np.ones((3, 3))),
+    ],
+)
+def test_factors_that_are_not_unique(f, a):
+    regular = a + np.eye(*a.shape) * np.arange(1.0, len(a) + 1)[:, None]
+    prepared = tg.prepare(f, regular)
+    assert np.allclose(prepared.grad(regular), tg.grad(f)(regular))
+    for run in (tg.grad(f), prepared.grad, lambda a: tg.vmap(tg.grad(f))(a[None])):
+        with pytest.raises(np.linalg.LinAlgError):
+            run(a)
+
+
+def test_the_tail_of_kappa3():
+    """log(1 - cdf), by the series of the power: the cdf is 1 to rounding."""
+    z, a = 50.0, 9.0
+    wanted = np.log(-np.expm1(-np.log1p(a * z**-a) / a))
+    assert np.isclose(tg.value_and_grad(lambda z: scipy.stats.kappa3.logsf(z, a))(z)[0], wanted, rtol=1e-12)
