@@ -342,8 +342,8 @@ rules(absolute, _absolute_vjp, jvp=_absolute_jvp)
 
 def quotient_and_rest(a, b) -> tuple:
     """In a kernel: floor(a / b), and the remainder a - b floor(a / b), which has the sign of b and is
-    smaller, but for rounding. A quotient that was rounded up to an integer is corrected. If the quotient is so
-    large that its error is greater, the remainder is nan."""
+    smaller, but for rounding. A quotient that was rounded up to an integer is corrected. If the quotient is
+    so large that its error is greater, the remainder is nan."""
     q = np.floor(a / b)
     r = a - q * b
     side, within = np.where(b < 0.0, -1.0, 1.0), abs(a) < abs(b)  # a quotient of 0 or -1 is exact

@@ -179,7 +179,7 @@ def svd_of(x, u, s, vh, *, split):
 
 
 def over_sums(m, s):
-    """m_ij / (s_i + s_j) for an anti-Hermitian m. A real one has a diagonal of zeros, also where s is zero."""
+    """m_ij / (s_i + s_j) for an anti-Hermitian m. The diagonal of a real one is zero, also where s is."""
     sums = column(s) + row_vector(s)
     return over0(m, sums if dtype(m).kind == "c" else sums + xp(s).eye(shape(s)[-1], dtype=dtype(s)))
 

@@ -345,8 +345,8 @@ def unitary_factor(a):
 
 
 def moved_unitary_factor(t, u, a):
-    """The derivative of u along t. The map is its own transpose. With p = u^H a, u^H du = x solves p x + x p =
-    u^H t - t^H u; du has (t - u u^H t) p^-1 outside of u."""
+    """The derivative of u along t. The map is its own transpose. With p = u^H a, x = u^H du solves
+    p x + x p = u^H t - t^H u. Outside of the columns of u, du is (t - u u^H t) p^-1."""
     p, m = hermitian_part(matmul(H(u), a)), matmul(H(u), t)
     x = sylvester(p, p, m - H(m))
     moved = matmul(u, 0.5 * (x - H(x)))

@@ -164,7 +164,7 @@ def beta_integral(xp, special, psi, a, b, x, n: int, m: int, *, tail: bool = Fal
 
 
 def integral_to_logit(xp, special, psi, a, b, s, n: int, m: int, *, tail: bool = False):
-    """`beta_integral` by s = logit x. In logit t the density is log-concave, with its maximum at log(a / b)."""
+    """`beta_integral` by s = logit x. In logit t the density is log-concave. Its maximum is at log(a / b)."""
     valid = (a > 0) & (b > 0)
     ok, to = valid & (abs(s) < np.inf), s
     p, q, s = xp.where(valid, a, 1.0), xp.where(valid, b, 1.0), xp.where(ok, s, 0.0)
