@@ -243,3 +243,17 @@ def test_the_tail_of_kappa3():
     z, a = 50.0, 9.0
     wanted = np.log(-np.expm1(-np.log1p(a * z**-a) / a))
     assert np.isclose(tg.value_and_grad(lambda z: scipy.stats.kappa3.logsf(z, a))(z)[0], wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("solve", [np.linalg.lstsq, scipy.linalg.lstsq])
+def test_least_squares_with_a_constant_matrix_of_less_rank(solve):
+    a = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])
+    f = lambda b: solve(a, b, None)[0]
+    b = np.array([1.0, -2.0, 0.5, 3.0])
+    inverse = np.linalg.pinv(a)
+    for mode in ("forward", "reverse"):
+        assert np.allclose(tg.jacobian(f, mode=mode)(b), inverse)
+    assert np.allclose(tg.prepare(f, b).jacobian(b + 1.0), inverse)
+    assert np.allclose(tg.vmap(lambda b: tg.jvp(f, (b,), (b,))[1])(np.stack([b, -b])), [f(b), f(-b)])
+    with pytest.raises(np.linalg.LinAlgError):
+        tg.grad(lambda a: solve(a, b, None)[0].sum())(a)

@@ -11,7 +11,7 @@ import scipy.linalg
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import is_tracked, primal_of, values_of
+from ..._core.primitive import is_tracked, live, primal_of, values_of
 from ..._core.variable import Variable
 from ..declare import NUMPY, dtype, implements, ndim, primitive, rules, shape, xp
 from ..elementwise import absolute, over0, select
@@ -486,7 +486,8 @@ def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False):
 
 @implements(np.linalg.lstsq)
 def lstsq(a, b, rcond=None):
-    """The least-squares solution of a system of full rank, or the one of least norm, by QR."""
+    """The least-squares solution of a system of full rank, or the one of least norm, by QR. Of less rank is
+    only a constant matrix."""
     a, b = two_operands(a, b)
     n, k = shape(a)
     library, vector = xp(a), ndim(b) == 1
@@ -495,19 +496,22 @@ def lstsq(a, b, rcond=None):
     limit = eps * max(n, k) if rcond is None else rcond if 0 < rcond < 1 else eps  # (as LAPACK takes it)
     s = svd(a, compute_uv=False)
     rank = (primal_of(s) > primal_of(limit) * primal_of(s)[:1]).sum()
-    if library is np and rank < min(n, k):
+    regular = library is not np or rank >= min(n, k)
+    if not regular and is_tracked(a) and primal_of(a) is not live(a):
         raise np.linalg.LinAlgError(
             f"lstsq: the matrix has rank {rank} of {min(n, k)}; without full rank the solution has no "
-            f"derivative"
+            f"derivative by it"
         )
-    if n >= k:
+    if not regular:
+        x = matmul(pseudo_inverse(a, rcond=primal_of(limit), hermitian=False), rows)
+    elif n >= k:
         q, r = qr_of(a)
         x = solve_triangular(r, matmul(H(q), rows))
     else:
         q, r = qr_of(H(a))
         x = matmul(q, solve_triangular(r, rows, 2))
     residuals = library.zeros(0, dtype(s))
-    if n > k:
+    if n > k and regular:
         e = rows - matmul(a, x)
         residuals = sum(real(conj(e) * e), 0)
     return reshape(x, to=(k,)) if vector else x, residuals, rank.astype(np.int32), s
