@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.interpolate
 import scipy.linalg
+import scipy.optimize
 import scipy.signal
 import scipy.sparse
 import scipy.spatial
@@ -257,3 +258,15 @@ def test_least_squares_with_a_constant_matrix_of_less_rank(solve):
     assert np.allclose(tg.vmap(lambda b: tg.jvp(f, (b,), (b,))[1])(np.stack([b, -b])), [f(b), f(-b)])
     with pytest.raises(np.linalg.LinAlgError):
         tg.grad(lambda a: solve(a, b, None)[0].sum())(a)
+
+
+@pytest.mark.parametrize("name", ["nnls", "lsq_linear"])
+def test_bounded_least_squares_of_an_ill_conditioned_matrix(name):
+    a = np.vander(np.linspace(0.0, 1.0, 30), 10)  # of condition 3.5e6
+    b = a @ np.ones(10)
+    f = {
+        "nnls": lambda b: scipy.optimize.nnls(a, b)[0],
+        "lsq_linear": lambda b: scipy.optimize.lsq_linear(a, b, bounds=(0.0, 2.0)).x,
+    }[name]
+    value, tangent = tg.jvp(f, (b,), (b,))
+    assert np.allclose(value, 1.0, atol=1e-7) and np.allclose(tangent, 1.0, atol=1e-7)

@@ -122,10 +122,8 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="
         B, like = collocation(as_float_array(t, x), x, k), y
         W = 1.0 if w is None else trailing(as_float_array(w, like), 1)
         Y = y * (1.0 if w is None else trailing(as_float_array(w, like), ndim(y) - 1))
-        G = W * B
-        return BSpline._made(
-            as_float_array(t, x), np.linalg.solve(G.T @ G, np.tensordot(G, Y, (0, 0))), k, True, axis
-        )
+        c = np.linalg.lstsq(W * B, np.reshape(Y, (shape(Y)[0], -1)))[0]
+        return BSpline._made(as_float_array(t, x), np.reshape(c, (-1, *shape(Y)[1:])), k, True, axis)
     settings = (
         k,
         tuple(plain_np.asarray(bare(t)).tolist()),
