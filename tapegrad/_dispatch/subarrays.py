@@ -83,7 +83,9 @@ def array_of(x):
 def probe_of(x):
     """x with plain arrays, for a call of NumPy's."""
     if not is_subarray(x):
-        return layout_of(x)
+        layout = layout_of(x)
+        hidden = layout is not x and is_array(layout) and layout.dtype.kind in "iu"
+        return np.zeros(layout.shape, layout.dtype) if hidden else layout  # (indices: 0 is in range)
     probe: Any = np.asarray(layout_of(x._array)).view(Probe)
     probe.__array_priority__ = x.__array_priority__
     return probe

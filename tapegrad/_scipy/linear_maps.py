@@ -75,12 +75,24 @@ def convolution(a: Any, b: Any, k: int, mode: str) -> Any:
     if library is not np:
         return correlate_on_device(a, b, k, mode, n)
     if math.prod(b.shape[:lead]) > 1 or min(math.prod(b.shape), math.prod(a.shape[lead:])) > 512:
+        if min(math.prod(b.shape[lead:]), math.prod(n)) <= (512 if k == 1 else 64):
+            return one_by_one(a, b, to, n, mode)
         return scipy.signal.oaconvolve(a, b, mode, axes=tuple(range(lead, a.ndim)))
     if a.ndim == 1:
         return plain_convolve(a, b, mode)
     if a.ndim == 2 and math.prod(b.shape) <= 64:
         return scipy.signal.convolve2d(a, b, mode)
     return scipy.signal.convolve(a, b, mode, "direct" if math.prod(b.shape) <= 64 else "auto")
+
+
+def one_by_one(a: Any, b: Any, to: tuple, n: tuple, mode: str) -> Any:
+    """By direct sums: the error of a Fourier transform is relative to the largest number."""
+    k, out = len(n), np.empty((*to, *n), np.result_type(a, b))
+    a, b = [np.broadcast_to(x, (*to, *x.shape[x.ndim - k :])) for x in (a, b)]
+    for at in np.ndindex(to):
+        given = a[at], b[at], mode
+        out[at] = plain_convolve(*given) if k == 1 else scipy.signal.convolve(*given, "direct")
+    return out
 
 
 def correlate_on_device(a: Any, b: Any, k: int, mode: str, n: tuple) -> Any:

@@ -8,9 +8,9 @@ import scipy.spatial.distance as sd
 
 from .. import numpy as np
 from .._core.arrays import xp_of
-from .._core.primitive import seen
 from ..ops.declare import dtype, ndim, shape
 from ..ops.linalg.norms import scipy_norm
+from ..ops.nondifferentiable import holds_somewhere
 from ..ops.protocols import store
 from . import rotations
 from .followed import Follower, FunctionOverlay
@@ -190,8 +190,8 @@ def squareform(X, force="no", checks=True):
     if ndim(x) == 2:
         if shape(x)[0] != shape(x)[1] or force == "tomatrix":
             raise ValueError("scipy.spatial.distance.squareform: the matrix must be square")
-        if checks and seen(x) is not None:
-            sd.squareform(seen(x), force, True)
+        if checks and (holds_somewhere(x != x.T) or holds_somewhere(np.diagonal(x) != 0)):
+            raise ValueError("scipy.spatial.distance.squareform: not symmetric with a diagonal of zeros")
         return x[plain_np.triu_indices(shape(x)[0], 1)]
     n = int(plain_np.ceil(plain_np.sqrt(shape(x)[0] * 2)))
     if n * (n - 1) != shape(x)[0] * 2 or force == "tovector":

@@ -14,7 +14,7 @@ import scipy.stats
 from scipy.special import _spfun_stats, _ufuncs
 from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_pythran
 
-from .._core.errors import NoRuleError
+from .._core.errors import NoRuleError, SingularError
 from .._core.primitive import primal_of, values_of
 from .._dispatch.faces import is_function
 from ..ops import reductions as red
@@ -22,6 +22,7 @@ from ..ops.declare import shape
 from ..ops.elementwise import arcsin, cos, exp, log, log1p, select, sin, sqrt, square
 from ..ops.linalg.factorizations import solve_triangular
 from ..ops.names import WHY
+from ..ops.nondifferentiable import holds_somewhere
 from ..ops.piecewise import maximum
 from ..ops.shaping import concatenate, stack
 from ..ops.sorting import sort
@@ -99,7 +100,10 @@ def shapiro(x: Any) -> tuple:
     n = shape(x)[0]
     if n < 3:
         raise ValueError("Data must be at least length 3.")
-    e = sort(x) - red.mean(x)
+    ordered = sort(x)
+    if holds_somewhere(ordered[-1:] - ordered[:1] < 1e-19):
+        raise SingularError("scipy.stats.shapiro: the sample is constant; the statistic has no derivative")
+    e = ordered - red.mean(x)
     w = square(red.sum(royston_weights(n) * e)) / red.sum(square(e))
     if n == 3:
         return w, maximum(6.0 / math.pi * (arcsin(sqrt(w)) - math.asin(math.sqrt(0.75))), 0.0)

@@ -4,15 +4,26 @@ import numpy as np
 
 from .._core.arrays import xp_of
 from .._core.errors import SingularError
-from .._core.primitive import primal_of, seen, values_of
+from .._core.primitive import primal_of, values_of
 from .declare import NUMPY, axis_of, dtype, followed, ndim, primitive, shape, xp
 from .elementwise import absolute, select
 from .indexing.gathering import vstack
 from .linalg.matrix_functions import eigvals
+from .nondifferentiable import holds_somewhere
 from .piecewise import floor, maximum
 from .products import convolve, trace
 from .reductions import cumsum
-from .shaping import array_operand, concatenate, embed, nested_to_array, real, reshape, slice_of, zeros_like
+from .shaping import (
+    array_operand,
+    concatenate,
+    conj,
+    embed,
+    nested_to_array,
+    real,
+    reshape,
+    slice_of,
+    zeros_like,
+)
 from .special.bessel import i0
 from .special.declare import implements_special
 
@@ -33,10 +44,10 @@ def poly(seq_of_zeros):
     p, none = library.ones(1, np.result_type(dtype(z), 0.0)), library.zeros(1)
     for k in range(shape(z)[0]):
         p = concatenate(p, none) - concatenate(none, z[k] * p)
-    # (CuPy returns complex coefficients)
-    roots = seen(primal_of(z)) if library is np and dtype(z).kind == "c" else None
-    paired = roots is not None and np.all(np.sort(roots) == np.sort(roots.conj()))
-    return real(p) if paired else p
+    if dtype(z).kind != "c" or library is not np:  # (CuPy returns complex coefficients)
+        return p
+    zeros = primal_of(z)
+    return p if holds_somewhere(NUMPY[np.sort](zeros) != NUMPY[np.sort](conj(zeros))) else real(p)
 
 
 SMALL_MATRIX_ROWS = 12  # the largest matrix for which the recursion loses no precision
@@ -65,10 +76,6 @@ polyder, _ = [implements_special(f)(followed(f, __name__)) for f in (np.polyder,
 
 @primitive()
 def simple_roots(p):
-    return roots_of(p).astype(complex)
-
-
-def roots_of(p):
     """NumPy's roots. On a device, CuPy's function accepts few polynomials, so these are the eigenvalues
     of the companion matrix."""
     library = xp_of(p)
@@ -86,15 +93,13 @@ def roots(p):
     """NumPy's roots as constants, followed by two Newton steps. The steps give derivatives up to the
     third order."""
     p = as_vector(p)
-    values, slope = seen(primal_of(p)), polyder(p)
-    if values is None:
-        r = simple_roots(primal_of(p))
-    else:
-        r, steep = roots_of(values), polyder(values)
-        if not len(r):
-            return r
-        if (abs(polyval(steep, r)) <= 1e-10 * polyval(abs(steep), abs(r))).any():
-            raise SingularError("numpy.roots: a root is multiple, and has no derivative")
+    known, slope = primal_of(p), polyder(p)
+    r = simple_roots(known)
+    if known is p or not shape(r)[0]:
+        return r
+    steep = primal_of(slope)
+    if holds_somewhere(absolute(polyval(steep, r)) <= 1e-10 * polyval(absolute(steep), absolute(r))):
+        raise SingularError("numpy.roots: a root is multiple, and has no derivative")
     for _ in range(2):
         r = r - polyval(p, r) / polyval(slope, r)
     return r

@@ -342,14 +342,14 @@ rules(absolute, _absolute_vjp, jvp=_absolute_jvp)
 
 def quotient_and_rest(a, b) -> tuple:
     """In a kernel: floor(a / b), and the remainder a - b floor(a / b), which has the sign of b and is
-    always smaller. A quotient that was rounded up to an integer is corrected. If the quotient is so
-    large that its error is greater, the remainder is nan."""
+    smaller, but for rounding. A quotient that was rounded up to an integer is corrected. If the quotient is
+    so large that its error is greater, the remainder is nan."""
     q = np.floor(a / b)
     r = a - q * b
-    side = np.where(b < 0.0, -1.0, 1.0)
-    short, long = r * side < 0.0, (r - b) * side >= 0.0
+    side, within = np.where(b < 0.0, -1.0, 1.0), abs(a) < abs(b)  # a quotient of 0 or -1 is exact
+    short, long = r * side < 0.0, np.where(within, False, (r - b) * side >= 0.0)
     rest = np.where(short, r + b, np.where(long, r - b, r))
-    off = np.logical_or(rest * side < 0.0, (rest - b) * side >= 0.0)
+    off = np.logical_or(rest * side < 0.0, np.where(within, False, (rest - b) * side >= 0.0))
     return q + np.where(long, 1.0, 0.0) - np.where(short, 1.0, 0.0), np.where(off, math.nan, rest)
 
 

@@ -58,7 +58,7 @@ def warn_nondifferentiable(what: str, line: str | None) -> None:
 def meets_nonzero(v, zero) -> bool:
     """Is v nonzero in any element where `zero` holds? (False if the values cannot be read.)"""
     if is_unreadable(v) or is_unreadable(zero):
-        return holds_somewhere((primal_of(v) != 0) & primal_of(zero))
+        return warns_somewhere((primal_of(v) != 0) & primal_of(zero))
     v, zero = readable_values(v), readable_values(zero)
     return v is not None and zero is not None and bool((np.asarray(v != 0) & zero).any())
 
@@ -67,19 +67,27 @@ def is_unreadable(v) -> bool:
     return isinstance(primal_of(v), Variable)
 
 
-def holds_somewhere(condition) -> bool:
-    """Does a hidden condition hold for any element of any sample? If it holds in a recording, that
-    recording is valid for its own call only."""
-    v = primal_of(condition)
+def of_all_samples(x):
+    """The values of x in all samples."""
+    v = primal_of(x)
     while isinstance(v, Variable) and v._trace.visibility == SAMPLED:
         slot = live(v)._slot
         v = primal_of(getattr(slot, "value", slot))
-    if not isinstance(v, Variable):
-        return bool(v.any())
-    if xp(v) is not np:
-        return False
-    found = truth_of(v.any())
-    if found:
+    return v
+
+
+def holds_somewhere(condition) -> bool:
+    """Does a condition hold for any element of any sample? In a recording the answer is a guard. On a
+    device, where looking would wait, the answer is no."""
+    v = of_all_samples(condition)
+    return xp(v) is np and truth_of(v.any())
+
+
+def warns_somewhere(condition) -> bool:
+    """`holds_somewhere` for a warning, which each call gives. So the recording is valid for its own call
+    only."""
+    found, v = holds_somewhere(condition), of_all_samples(condition)
+    if found and isinstance(v, Variable):
         v._trace.unkept = f"{callers_line()}: a derivative of a length at zero"
     return found
 
@@ -125,7 +133,7 @@ def note_zero(y, x, zero, what: str, line: str | None = None, pulled: bool = Tru
     if not is_tracked(x):
         return y
     if is_unreadable(zero):
-        if primal_of(x) is live(x) or not holds_somewhere(zero):
+        if primal_of(x) is live(x) or not warns_somewhere(zero):
             return y
     elif (found := readable_values(zero)) is None or not found.any():
         return y

@@ -26,6 +26,7 @@ from .declare import (
 )
 from .elementwise import select
 from .indexing.regions import scatter
+from .nondifferentiable import holds_somewhere
 from .piecewise import floor, maximum, minimum
 from .products import flat_operand
 from .shaping import arrays_of, astype, broadcast_to, concatenate, reshape, zeros_like
@@ -289,6 +290,8 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         fp = concatenate(fp[n - 1 :], fp, fp[:1])
         left = right = None
     n, values, nodes = shape(xp)[0], primal_of(x), primal_of(xp)
+    if holds_somewhere(nodes[1:] < nodes[:-1]):
+        raise ArgumentError("numpy.interp: xp is not increasing, and NumPy's value has no meaning")
     left, right = fp[0] if left is None else left, fp[n - 1] if right is None else right
     if n == 1:
         y = fp[0] + zeros_like(x)

@@ -116,22 +116,10 @@ uniform = Continuous(
 )
 
 
-def half_step(a):
-    """log(gamma(a + 1/2) / gamma(a)), for large a by its asymptotic series."""
-    far = primal_of(a) > 20.0
-    r = 1.0 / select(far, a, 20.0)
-    series = 0.5 * log(a) - r * (
-        0.125 - square(r) * (1.0 / 192.0 - square(r) * (1.0 / 640.0 - square(r) * (17.0 / 14336.0)))
-    )
-    return select(far, series, ga.gammaln(a + 0.5) - ga.gammaln(a))
-
-
 t = Continuous(
     "t",
     "df",
-    logpdf=lambda z, df: (
-        half_step(0.5 * df) - 0.5 * (log(df) + LOG_PI) - 0.5 * (df + 1.0) * log1p(square(z) / df)
-    ),
+    logpdf=lambda z, df: ga.log_half_step(0.5 * df) - 0.5 * (LOG_2PI + (df + 1.0) * log1p(square(z) / df)),
     cdf=lambda z, df: inc.stdtr(df, z),
     sf=lambda z, df: inc.stdtr(df, -z),
 )

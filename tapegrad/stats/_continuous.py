@@ -148,7 +148,7 @@ kappa3 = Continuous(
     "a",
     low=0.0,
     logpdf=lambda z, a: log(a) - (1.0 + 1.0 / a) * log(a + power(z, a)),
-    logcdf=lambda z, a: log(z) - log(a + power(z, a)) / a,
+    logcdf=lambda z, a: sp.log_expit(a * log(z) - log(a)) / a,
     from_logcdf=lambda y, a: exp((log(a) + a * y - log1mexp(a * y)) / a),
 )
 genlogistic = Continuous(

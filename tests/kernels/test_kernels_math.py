@@ -271,3 +271,13 @@ def test_hypot_does_not_cancel(axis):
     for word in WORDS[2:]:
         second = nested_derivative(lambda *z: k(*z).sum(), word, [along] * 2)(*given)
         np.testing.assert_allclose(float(second), float(np.sum(y / x * (y / x) / x)), rtol=1e-13)
+
+
+def test_the_remainder_of_a_tiny_negative_number():
+    tiny = np.array([-1e-17, -1e-300, -5e-324, -0.25, 0.75, -1.0])
+    kernel = tg.kernels.map(
+        lambda theta: np.array([theta[0] % theta[1], theta[0] // theta[1], np.fmod(theta[0], 2.0)])
+    )
+    for y in (1.0, 0.5, -1.0):
+        given = np.stack([tiny, np.full(6, y)])
+        assert np.array_equal(kernel(given), [tiny % y, tiny // y, np.fmod(tiny, 2.0)])

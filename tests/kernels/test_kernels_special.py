@@ -310,3 +310,25 @@ def test_special_functions_have_the_same_bits_in_cuda_source(dtype):
         ours += [out] * (kind == "D")
         for a, b in zip(ours, on_host(low, dtype, inputs, whole, theta, 16, kind == "D"), strict=True):
             assert np.isfinite(a).all() and np.array_equal(a, b)
+
+
+@pytest.mark.long
+def test_student_in_its_tails_and_with_many_degrees_of_freedom():
+    kernel = tg.kernels.map(lambda theta: scipy.special.stdtr(theta[0], theta[1]))
+    df, t = np.array([1.0, 1.0, 3.14, 10.0, 30.0, 4.0]), np.array([-1e3, -1e8, -1e5, -1e10, -30.0, 1e-9])
+    w = [mpmath.mpf(n) / (n + mpmath.mpf(x) ** 2) for n, x in zip(df, t, strict=True)]
+    half = [mpmath.betainc(n / 2, 0.5, 0, v, regularized=True) / 2 for n, v in zip(df, w, strict=True)]
+    wanted = [float(1 - h if x > 0 else h) for h, x in zip(half, t, strict=True)]
+    assert np.allclose(kernel(np.stack([df, t])), wanted, rtol=1e-12, atol=0.0)
+    for n in (1e6, 1e10, 1e14):
+        x = mpmath.mpf(2)
+        density = mpmath.exp(
+            mpmath.loggamma((n + 1) / 2)
+            - mpmath.loggamma(mpmath.mpf(n) / 2)
+            - (n + 1) / 2 * mpmath.log1p(x * x / n)
+        ) / mpmath.sqrt(n * mpmath.pi)
+        for slope in (
+            tg.grad(lambda x, n=n: kernel(np.array([[n], [x]]))[0])(2.0),
+            tg.grad(lambda x, n=n: scipy.special.stdtr(n, x))(2.0),
+        ):
+            assert np.isclose(slope, float(density), rtol=1e-12)

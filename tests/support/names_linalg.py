@@ -49,7 +49,13 @@ SYSTEMS = [
     line("lu_solve T", lambda a, b: la.lu_solve(la.lu_factor(a), b, trans=1), A, B),
     line("solve_banded", lambda ab, b: la.solve_banded((1, 1), ab, b), BAND, X4, covers=("solve_band",)),
     line("solve_banded columns", lambda ab, b: la.solve_banded((0, 2), ab, b), UPPER, normal(4, 2)),
-    line("solveh_banded", lambda ab, b: la.solveh_banded(ab, b, lower=True), HALF, X4),
+    line(
+        "solveh_banded",
+        lambda ab, b: la.solveh_banded(ab, b, lower=True),
+        HALF,
+        X4,
+        covers=("is_indefinite",),
+    ),
     line(
         "solveh_banded upper",
         lambda ab, b: la.solveh_banded(ab, b),
@@ -145,7 +151,7 @@ MATRICES = [
     line("fractional_matrix_power", lambda a: la.fractional_matrix_power(pd(a), 0.3), W, rtol=1e-7),
     line("expm_frechet", lambda a, e: la.expm_frechet(a, e), 0.4 * A, B),
     line("pinvh", lambda a: la.pinvh(hermitian(a)), D, rtol=1e-7),
-    line("polar", lambda a: la.polar(a), R43, rtol=1e-7),
+    line("polar", lambda a: la.polar(a), R43, rtol=1e-7, covers=("unitary_factor",)),
     line("polar left", lambda a: la.polar(a, "left"), R34, rtol=1e-7),
     line("polar complex", lambda a: la.polar(a), Z, rtol=1e-7),
     line(

@@ -9,14 +9,14 @@ import scipy.interpolate as itp
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError
-from ..._core.primitive import primal_of, seen
+from ..._core.primitive import primal_of
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
+from ...ops.nondifferentiable import holds_somewhere
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import (
     CarrierType,
     as_float_array,
-    bare,
     constant_like,
     holds_tracked,
     plain_argument,
@@ -59,6 +59,17 @@ def tensor_product_sum(c: Any, axes: list) -> Any:
     return values
 
 
+def direction(p: Any) -> int:
+    """1 for ascending points, -1 for descending ones."""
+    if bool(np.all(p[1:] > p[:-1])):
+        return 1
+    if not bool(np.all(p[1:] < p[:-1])):
+        raise ValueError(
+            "scipy.interpolate.RegularGridInterpolator: points must be strictly ascending or descending"
+        )
+    return -1
+
+
 class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
     _theirs = itp.RegularGridInterpolator
     names = ("grid", "values")
@@ -81,14 +92,9 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
             raise ValueError(
                 "scipy.interpolate.RegularGridInterpolator: points and values do not fit together"
             )
-        if not holds_tracked(self.grid) and any(
-            bool((bare(p)[1:] < bare(p)[:-1]).all()) and len(bare(p)) > 1 for p in self.grid
-        ):
-            at = tuple([slice(None, None, -1 if bare(p)[0] > bare(p)[-1] else 1) for p in self.grid])
-            self.grid, self.values = (
-                tuple([p[s] for p, s in zip(self.grid, at, strict=True)]),
-                self.values[at],
-            )
+        at = tuple([slice(None, None, direction(p)) for p in self.grid])
+        self.grid = tuple([p[s] for p, s in zip(self.grid, at, strict=True)])
+        self.values = self.values[at]
         self._splines: dict = {}
 
     @classmethod
@@ -306,9 +312,10 @@ class SphereSpline(RectBivariateSpline):
         return RectBivariateSpline._plain(self)
 
     def __call__(self, theta, phi, dtheta=0, dphi=0, grid=True):
-        at = seen(theta) if holds_tracked(theta) else plain_np.asarray(plain_argument(theta))
-        if at is not None and at.size and not 0 <= at.min() <= at.max() <= math.pi:
-            raise ValueError("scipy.interpolate: requested theta out of bounds.")
+        for name, angle, most in (("theta", theta, math.pi), ("phi", phi, 2 * math.pi)):
+            angle = np.asarray(angle)
+            if holds_somewhere((angle < 0) | (angle > most)):
+                raise ValueError(f"scipy.interpolate: requested {name} out of bounds.")
         return RectBivariateSpline.__call__(self, theta, phi, dtheta, dphi, grid)
 
     def ev(self, theta, phi, dtheta=0, dphi=0):

@@ -7,9 +7,9 @@ import scipy.interpolate as itp
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError
-from ..._core.primitive import primal_of, seen
+from ..._core.primitive import primal_of
 from ...ops.declare import axis_of, ndim, shape
-from ...ops.nondifferentiable import at_users_line
+from ...ops.nondifferentiable import at_users_line, holds_somewhere
 from ..namespaces import (
     as_float_array,
     bare,
@@ -32,7 +32,7 @@ from .piecewise import (
 )
 
 
-def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
+def prepared(x: Any, y: Any, axis: int, name: str, repeats: bool = False) -> tuple:
     """x, y with the axis first, the axis counted from the front."""
     like = dtype_like(x, y)
     x, y = as_float_array(x, like), as_float_array(y, like)
@@ -42,8 +42,8 @@ def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
             f"{name}: x has shape {shape(x)}, y {shape(y)}; they must have the same length along axis "
             f"{axis}, at least 2"
         )
-    if not holds_tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
-        raise ValueError(f"{name}: x must be strictly increasing sequence.")
+    if not bool(np.all(x[1:] >= x[:-1] if repeats else x[1:] > x[:-1])):
+        raise ValueError(f"{name}: x must be {'an' if repeats else 'a strictly'} increasing sequence.")
     return x, np.moveaxis(y, axis, 0) if axis else y, axis
 
 
@@ -82,8 +82,9 @@ def made_spline(
 ) -> Any:
     x, y, axis = prepared(x, y, axis, f"scipy.interpolate.{name}")
     if not by_equations(x, t):
-        data = seen(y) if bc_type == "periodic" else None  # SciPy compares its ends
-        data = plain_np.zeros(shape(x)) if data is None else data
+        if bc_type == "periodic" and holds_somewhere(~np.isclose(y[0], y[-1], atol=1e-15)):
+            raise ValueError(f"scipy.interpolate.{name}: the ends of y differ, where bc_type is 'periodic'")
+        data = plain_np.zeros(shape(x))
         theirs = itp.make_interp_spline(bare(x), data, k, None if t is None else bare(t), bc_type)
         if t is None:
             c = fit_interpolant("coefficients", x, y, (k, bc_type))
@@ -116,15 +117,13 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
 
 @INTERPOLATE.rule(itp.make_lsq_spline)
 def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="qr"):
-    x, y, axis = prepared(x, y, axis, "scipy.interpolate.make_lsq_spline")
+    x, y, axis = prepared(x, y, axis, "scipy.interpolate.make_lsq_spline", repeats=True)
     if by_equations(x, t, w):
         B, like = collocation(as_float_array(t, x), x, k), y
         W = 1.0 if w is None else trailing(as_float_array(w, like), 1)
         Y = y * (1.0 if w is None else trailing(as_float_array(w, like), ndim(y) - 1))
-        G = W * B
-        return BSpline._made(
-            as_float_array(t, x), np.linalg.solve(G.T @ G, np.tensordot(G, Y, (0, 0))), k, True, axis
-        )
+        c = np.linalg.lstsq(W * B, np.reshape(Y, (shape(Y)[0], -1)))[0]
+        return BSpline._made(as_float_array(t, x), np.reshape(c, (-1, *shape(Y)[1:])), k, True, axis)
     settings = (
         k,
         tuple(plain_np.asarray(bare(t)).tolist()),

@@ -445,7 +445,7 @@ def free_least_squares(A: Any, b: Any, free: plain_np.ndarray, held: plain_np.nd
     """The solution in the free unknowns. The others are held, and `held` is 0 at the free ones."""
     at, place = plain_np.flatnonzero(free), plain_np.zeros(len(held), int)
     B = np.take(A, at, 1)
-    y = np.linalg.solve(B.T @ B, B.T @ (b - A @ held)) if len(at) else b[:0]
+    y = np.linalg.lstsq(B, b - A @ held)[0] if len(at) else b[:0]
     place[at] = 1 + plain_np.arange(len(at))
     return held + np.take(np.concatenate([0.0 * b[:1], y]), place)
 

@@ -9,6 +9,7 @@ import scipy.signal as sig
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ...ops.declare import ndim, shape
+from ...ops.nondifferentiable import holds_somewhere
 from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked
 from .filters import FOLLOWED, SIGNAL, sections
 
@@ -57,11 +58,10 @@ def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, f
     x, y, f = [as_float_array(v, like) for v in (x, y, freqs)]
     y = y - np.mean(y) if precenter else y
     n = shape(x)[0]
-    w = (
-        constant_like(plain_np.full(n, 1.0 / n), y)
-        if weights is None
-        else as_float_array(weights, like) / np.sum(as_float_array(weights, like))
-    )
+    w = constant_like(plain_np.ones(n), y) if weights is None else as_float_array(weights, like)
+    if holds_somewhere(w < 0) or holds_somewhere(np.sum(w) <= 0):
+        raise ValueError("scipy.signal.lombscargle: weights must not be negative, and their sum not zero")
+    w = w / np.sum(w)
     c, s = [g(np.reshape(f, (-1, 1)) * x) for g in (np.cos, np.sin)]
     mean = lambda v: v @ w
     cc, cs = mean(c * c), mean(c * s)
@@ -74,8 +74,8 @@ def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, f
     a, b = (ss * yc - cs * ys) / both, (cc * ys - cs * yc) / both
     kind = {False: "power", True: "normalize"}.get(normalize, normalize)
     if kind == "amplitude":
-        return a + 1j * b
-    power = 2.0 * (a * yc + b * ys)
+        return np.squeeze(a + 1j * b)
+    power = np.squeeze(2.0 * (a * yc + b * ys))
     return power * (n / 4.0) if kind == "power" else power * 0.5 / yy
 
 

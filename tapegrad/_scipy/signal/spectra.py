@@ -7,7 +7,7 @@ import scipy.signal as sig
 
 from ... import numpy as np
 from ...ops.declare import dtype, ndim, shape
-from ...ops.nondifferentiable import warn_user
+from ...ops.nondifferentiable import holds_somewhere, warn_user
 from ..linear_maps import SettingsFunction, apply_linear
 from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked
 from .filters import FOLLOWED, SIGNAL, moved_last, padded_last, two_signals
@@ -45,6 +45,8 @@ class Segments:
                 f"nperseg = {length} is greater than input length {n}, using nperseg = {n}", UserWarning
             )
             length = n
+        if holds_somewhere(np.asarray(fs) <= 0):
+            raise ValueError(f"{name}: the sampling frequency fs must be positive")
         self.length, self.fs = length, fs
         self.overlap = length // 2 if noverlap is None else as_integer(noverlap)
         self.nfft = length if nfft is None else as_integer(nfft)

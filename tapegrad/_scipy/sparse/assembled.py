@@ -12,7 +12,7 @@ from ..._core.arrays import is_array
 from ..._core.variable import Variable
 from ...ops.declare import shape
 from ..device import device_concatenator
-from ..namespaces import plain_argument
+from ..namespaces import bare, plain_argument
 from .matrices import (
     FACES,
     SPARSE,
@@ -100,7 +100,9 @@ for _f in (
 def find(A):
     A = sparse(A)._merged()
     rows, cols, places = sps.find(A._places)
-    return rows, cols, element_or_zero(A._values, places)
+    values = element_or_zero(A._values, places)
+    kept = plain_np.flatnonzero(bare(values != 0))  # SciPy leaves out zeros
+    return rows[kept], cols[kept], values[kept]
 
 
 SPARSE.constant(

@@ -346,8 +346,6 @@ def lost_by(e, w) -> tuple:
 
 def levels(a) -> tuple:
     """(does a tape watch a?, the outermost tangent of a or None)."""
-    if hidden(a):
-        return False, None
     layout_of(a)
     taped, tangent = False, None
     while isinstance(a, Variable):
@@ -396,8 +394,10 @@ def choices_among_equals(a, w, project, d) -> tuple:
     """(numbers that split equal values w of the matrix a; the rotation of their vectors, of dtype d; the
     rotation that makes the tangent diagonal among them), with None for what is not needed. The Hermitian
     part of `project(tangent)` is the tangent between the vectors."""
+    if hidden(w) or not has_equal_values(w):
+        return None, None, None
     taped, tangent = levels(a)
-    if not (taped or tangent is not None) or not has_equal_values(w):
+    if not (taped or tangent is not None):
         return None, None, None
     r, alike = (None, None) if tangent is None else rotate_equal_vectors(hermitian(project(tangent)), w)
     return splitting(w) if taped else None, vector_rotations(w, alike, d), r

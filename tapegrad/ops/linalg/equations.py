@@ -9,11 +9,12 @@ import numpy as np
 import scipy.linalg
 
 from ..._core.arrays import xp_of
-from ..._core.errors import ArgumentError
+from ..._core.errors import ArgumentError, NotPositiveDefiniteError
 from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ..declare import dtype, followed, ndim, primitive, rules, shape, sum_of_given, xp
 from ..indexing.gathering import diag, take
+from ..nondifferentiable import holds_somewhere
 from ..products import H, matmul
 from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
 from ..special.declare import host_only, implements_special
@@ -31,7 +32,8 @@ def lu_of(x):
     """The factors L (unit lower) and U of a square matrix whose rows are in pivoting order."""
     library, a, n = xp_of(x), x.copy(), x.shape[-1]
     for k in range(n - 1):
-        a[..., k + 1 :, k] /= a[..., k : k + 1, k]
+        pivot = a[..., k : k + 1, k]  # if it is zero, so is the column below
+        a[..., k + 1 :, k] /= library.where(pivot == 0, a.dtype.type(1), pivot)
         a[..., k + 1 :, k + 1 :] -= a[..., k + 1 :, k : k + 1] * a[..., k : k + 1, k + 1 :]
     return library.tril(a, -1) + library.eye(n, dtype=a.dtype), library.triu(a)
 
@@ -221,7 +223,16 @@ def whole_band(ab, lower):
 @implements_special(scipy.linalg.solveh_banded)
 def solveh_banded(ab, b, lower=False, check_finite=True):
     u = shape(ab)[0] - 1
+    if xp(ab) is np and holds_somewhere(is_indefinite(primal_of(ab), lower=bool(lower))):
+        raise NotPositiveDefiniteError("scipy.linalg.solveh_banded: the matrix is not positive definite")
     return solve_band(whole_band(ab, lower), b, low=u, up=u)
+
+
+@primitive()
+def is_indefinite(ab, *, lower):
+    """Does LAPACK find no Cholesky factor of the band?"""
+    (pbtrf,) = scipy.linalg.get_lapack_funcs(("pbtrf",), (ab,))
+    return np.bool_(pbtrf(ab, lower=lower)[1] > 0)
 
 
 def from_band(ab, low, up):

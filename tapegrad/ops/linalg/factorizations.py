@@ -29,7 +29,7 @@ from ..._core.trees import nested
 from ..._core.variable import ArrayVariable, Variable
 from ..declare import dtype, follow, implements, linear, ndim, primitive, rules, same, shape, xp
 from ..layouts import laid_as_library
-from ..nondifferentiable import at_users_line, holds_somewhere, warn_user
+from ..nondifferentiable import at_users_line, warn_user, warns_somewhere
 from ..products import (
     H,
     T,
@@ -571,7 +571,7 @@ def warned_if_ill_conditioned(y, a):
     """Return y, a result for the matrix a. If a is ill-conditioned, warn as SciPy does."""
     if OPEN.tracer is None and xp(a) is np and 0 not in shape(a):
         a = primal_of(a)
-        if holds_somewhere(reciprocal_condition(a) < np.finfo(np.result_type(dtype(a), 1.0)).eps):
+        if warns_somewhere(reciprocal_condition(a) < np.finfo(np.result_type(dtype(a), 1.0)).eps):
             warn_user("An ill-conditioned matrix detected.", scipy.linalg.LinAlgWarning)
     return y
 

@@ -8,10 +8,11 @@ import scipy.linalg
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, SingularError
-from ..._core.primitive import primal_of, seen
-from ..declare import dtype, followed, primitive, shape, xp
+from ..._core.primitive import primal_of
+from ..declare import NUMPY, dtype, followed, primitive, rules, shape, xp
 from ..elementwise import absolute, arccos, arcsin, select
 from ..indexing.gathering import diag
+from ..nondifferentiable import holds_somewhere
 from ..products import H, column, diagonals, matmul, row_vector
 from ..shaping import concatenate, conj, real, reshape, sum
 from ..special.declare import implements_special
@@ -20,7 +21,7 @@ from .block_matrices import of_stacks
 from .decompositions import eigh, eigvalsh, pinv, qr, svd
 from .equations import from_band, whole_band
 from .factorizations import check_square, inv, solve
-from .norms import expm, frechet, log_of, root_of
+from .norms import expm, frechet, log_of, root_of, sylvester
 
 # --- eigenvalues ---
 
@@ -52,9 +53,10 @@ def general_eigenvalues(x):
 @primitive(batch="matrix")
 def apart(w):
     """1 for each set of distinct eigenvalues, nan for one with two that are equal up to rounding."""
-    library = xp_of(w)
-    gaps = abs(w[..., :, None] - w[..., None, :]) + library.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
-    return library.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
+    library, size, eps = xp_of(w), abs(w)[..., None], np.finfo(w.dtype).eps
+    gaps = abs(w[..., :, None] - w[..., None, :]) + library.eye(w.shape[-1]) * (1.0 + size)
+    least = eps * library.maximum(450.0 * size, 4.0 * size.max(-2, keepdims=True, initial=0.0))
+    return library.where((gaps <= least).any((-2, -1)), np.nan, 1.0)[()]
 
 
 def eigen_start(name: str, a) -> tuple:
@@ -62,8 +64,7 @@ def eigen_start(name: str, a) -> tuple:
     w, v = general_spectrum(primal_of(a))
     if xp(a) is not np:  # no test on a device, which would synchronise: the results are nan
         return w, v * reshape(apart(w), to=(*shape(w)[:-1], 1, 1))
-    known = seen(apart(w))
-    if known is not None and np.isnan(known).any():
+    if holds_somewhere(apart(w) != 1.0):
         raise SingularError(
             f"{name}: two eigenvalues are equal, and have no derivative; if the matrix is symmetric, write "
             f"eigh"
@@ -207,13 +208,12 @@ def eigvals_banded(a_band, lower=False, select="a", select_range=None, check_fin
 
 
 def full_rank(name: str, s, rcond) -> None:
-    """Raise if singular values are zero or cut off, because the space then has another dimension nearby."""
-    known = seen(primal_of(s))
+    """Raise if singular values are zero or cut off: the result then jumps nearby."""
+    s = primal_of(s)
     least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond
-    if known is not None and known.size and known.min() <= least * known.max():
+    if holds_somewhere(s[-1:] <= least * s[:1]):
         raise SingularError(
-            f"scipy.linalg.{name}: the matrix has not full rank, and the space would have another dimension "
-            f"nearby"
+            f"scipy.linalg.{name}: the matrix has not full rank, and the result would jump nearby"
         )
 
 
@@ -260,6 +260,9 @@ def rq(a, mode="full", check_finite=True):
             f"mode='economic'"
         )
     q, r = qr(H(a[::-1]))
+    size = absolute(primal_of(r))
+    if holds_somewhere(diagonals(size) <= np.finfo(dtype(r)).eps * n * NUMPY[np.max](size)):
+        raise SingularError("scipy.linalg.rq: the matrix has not full rank, and its factors are not unique")
     r, q = H(r)[::-1, ::-1], H(q)[::-1]
     turn = signs_of_rq(primal_of(a), primal_of(r))
     r = r * row_vector(turn)
@@ -321,11 +324,41 @@ def polar(a, side="right"):
         raise ArgumentError(
             f"scipy.linalg.polar: side={side!r} of shape {(n, k)} has a singular p: take the other side"
         )
+    if primal_of(a) is not a:
+        full_rank("polar", svd(primal_of(a), compute_uv=False), None)
     if side == "right":
-        p = root_of(matmul(H(a), a))
-        return H(solve(H(p), H(a))), p
-    p = root_of(matmul(a, H(a)))
-    return solve(p, a), p
+        u = unitary_factor(a)
+        return u, hermitian_part(matmul(H(u), a))
+    u = H(unitary_factor(H(a)))
+    return u, hermitian_part(matmul(a, H(u)))
+
+
+def hermitian_part(x):
+    return 0.5 * (x + H(x))
+
+
+@primitive(holomorphic=False)
+def unitary_factor(a):
+    """The nearest matrix with orthonormal columns."""
+    w, _, vh = xp_of(a).linalg.svd(a, full_matrices=False)
+    return w @ vh
+
+
+def moved_unitary_factor(t, u, a):
+    """The derivative of u along t. The map is its own transpose. With p = u^H a, x = u^H du solves
+    p x + x p = u^H t - t^H u. Outside of the columns of u, du is (t - u u^H t) p^-1."""
+    p, m = hermitian_part(matmul(H(u), a)), matmul(H(u), t)
+    x = sylvester(p, p, m - H(m))
+    moved = matmul(u, 0.5 * (x - H(x)))
+    n, k = shape(a)
+    return moved if n == k else moved + H(solve(p, H(t - matmul(u, m))))
+
+
+rules(
+    unitary_factor,
+    moved_unitary_factor,
+    jvp=lambda t, out, a: moved_unitary_factor(t[0], out, a),
+)
 
 
 @implements_special(scipy.linalg.orthogonal_procrustes)

@@ -192,6 +192,11 @@ def hessenberg(a, calc_q=False, check_finite=True):
         p = np.eye(n) - tau * column(w) * conj(w)
         h, q = matmul(H(p), matmul(h, p)), matmul(q, p)
     h = triangle(h, lower=False) + diag(diag(h, -1), -1) if n > 1 else h
+    plain = np.asarray(values_of(a))
+    if abs(np.asarray(values_of(h)) - scipy.linalg.hessenberg(plain)).max(initial=0) > 1e-6 * abs(plain).max(
+        initial=0
+    ):
+        raise SingularError("scipy.linalg.hessenberg: a column is zero up to rounding; Q has no derivative")
     return (h, q) if calc_q else h
 
 

@@ -229,9 +229,7 @@ def entr_in_kernels(x):
     return np.where(x > 0.0, -x * np.log(x), np.where(x == 0.0, 0.0, np.where(x < 0.0, -math.inf, math.nan)))
 
 
-entr = special_ufunc(
-    sp.entr, lambda g, out, x: -times0(g, log(x) + 1.0), scalar=ComposedScalar(entr_in_kernels)
-)
+entr = special_ufunc(sp.entr, lambda g, out, x: -times0(g, log(x) + 1.0), scalar=entr_in_kernels)
 
 
 def divergence_in_kernels(x, y, usual, limit):

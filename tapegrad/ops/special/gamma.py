@@ -10,7 +10,7 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.primitive import is_tracked, primal_of, values_of
 from ..declare import dtype, implements, primitive
-from ..elementwise import cos, select, sin, times0, xp_of2, zero_of
+from ..elementwise import cos, log, select, sin, square, times0, xp_of2, zero_of
 from ..piecewise import special_of, special_ufunc
 from .asymptotic import special_of2
 from .declare import slopes
@@ -19,6 +19,16 @@ from .declare import slopes
 
 
 gammaln = special_ufunc(sp.gammaln, lambda g, out, x: times0(g, digamma(x)), scalar="lgamma")
+
+
+def log_half_step(a):
+    """log(gamma(a + 1/2) / (gamma(a) sqrt(a))), for large a by its asymptotic series."""
+    far = primal_of(a) > 20.0
+    r = 1.0 / select(far, a, 20.0)
+    series = r * (
+        square(r) * (1.0 / 192.0 - square(r) * (1.0 / 640.0 - square(r) * (17.0 / 14336.0))) - 0.125
+    )
+    return select(far, series, gammaln(a + 0.5) - gammaln(a) - 0.5 * log(a))
 
 
 loggamma = special_ufunc(

@@ -24,7 +24,16 @@ from ..piecewise import minimum, special_of
 from .asymptotic import special_of2
 from .declare import complement, first_array, inverse, slopes, special_function
 from .error_functions import xlog1py, xlogy
-from .gamma import betaln, digamma, gammaln, polygamma_in_kernels, polygamma_n, psi_gap, psi_gap_in_kernels
+from .gamma import (
+    betaln,
+    digamma,
+    gammaln,
+    log_half_step,
+    polygamma_in_kernels,
+    polygamma_n,
+    psi_gap,
+    psi_gap_in_kernels,
+)
 
 GAUSS_NODES = 60
 NEGLIGIBLE = 60.0  # a density whose logarithm has fallen by this is negligible
@@ -146,12 +155,20 @@ def gamma_moment(a, x, *, n):
 
 def beta_integral(xp, special, psi, a, b, x, n: int, m: int, *, tail: bool = False):
     """The integral from 0 to x (`tail`: from x to 1) of the beta density times (log t - c)^n (log(1 - t) -
-    d)^m, with c and d the means of the logarithms. In s = logit t the density is log-concave, with its
-    maximum at log(a / b)."""
+    d)^m, with c and d the means of the logarithms."""
+    inside = (x > 0) & (x < 1)
+    x1 = xp.where(inside, x, 0.5)
+    ends = xp.where(x == 0, -np.inf, xp.where(x == 1, np.inf, np.nan))
+    s = xp.where(inside, xp.log(x1) - xp.log1p(-x1), ends)
+    return integral_to_logit(xp, special, psi, a, b, s, n, m, tail=tail)
+
+
+def integral_to_logit(xp, special, psi, a, b, s, n: int, m: int, *, tail: bool = False):
+    """`beta_integral` by s = logit x. In logit t the density is log-concave. Its maximum is at log(a / b)."""
     valid = (a > 0) & (b > 0)
-    ok = valid & (x > 0) & (x < 1)
-    p, q, x1 = xp.where(valid, a, 1.0), xp.where(valid, b, 1.0), xp.where(ok, x, 0.5)
-    top, s = xp.log(p / q), xp.log(x1) - xp.log1p(-x1)
+    ok, to = valid & (abs(s) < np.inf), s
+    p, q, s = xp.where(valid, a, 1.0), xp.where(valid, b, 1.0), xp.where(ok, s, 0.0)
+    top = xp.log(p / q)
     lower = s < top
     turn = xp.where(lower, 1.0, -1.0)  # right of the maximum the line is reversed, with a and b exchanged
     p1, q1, s, top = xp.where(lower, p, q), xp.where(lower, q, p), s * turn, top * turn
@@ -188,7 +205,8 @@ def beta_integral(xp, special, psi, a, b, x, n: int, m: int, *, tail: bool = Fal
         m,
     )
     y = xp.where(lower, *(whole - part, part) if tail else (part, whole - part))
-    edge = xp.where(x == (1 if tail else 0), 0.0, xp.where(x == (0 if tail else 1), whole, np.nan))
+    end = np.inf if tail else -np.inf
+    edge = xp.where(to == end, 0.0, xp.where(to == -end, whole, np.nan))
     return xp.where(ok, y, xp.where(valid, edge, np.nan))
 
 
@@ -271,9 +289,10 @@ betainccinv = inverse(sp.betainccinv, betainc, 2, 2, tail=True)
 
 
 def student_in_kernels(df, t):
-    """On the left half of what the beta distribution has right of t^2 / (df + t^2), on the right 1 minus it;
-    for infinite df the normal distribution."""
-    half = 0.5 * sp.betaincc(0.5, 0.5 * df, 1.0 / (1.0 + df / (t * t)))
+    """On the left half of what the beta distribution has right of t^2 / (df + t^2), whose logit keeps all
+    digits, on the right 1 minus it; for infinite df the normal distribution."""
+    tail = moment_in_kernels(integral_to_logit, n=0, m=0, tail=True)
+    half = 0.5 * tail(0.5 + 0.0 * df, 0.5 * df, 2.0 * np.log(abs(t)) - np.log(df))
     return np.where(df == np.inf, sp.ndtr(t), np.where(t < 0.0, half, 1.0 - half))
 
 
@@ -284,8 +303,7 @@ def stdtr(df, t):
 
 
 def student_density(df, t):
-    c = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * log(math.pi * df)
-    return exp(c - 0.5 * (df + 1.0) * log1p(t * t / df))
+    return exp(log_half_step(0.5 * df) - 0.5 * (math.log(2 * math.pi) + (df + 1.0) * log1p(t * t / df)))
 
 
 def student_by_df(df, t):
