@@ -3,9 +3,9 @@
 import mechkit
 import numpy as np
 import pycba
+from diffpy.structure import Lattice, Structure
 from geodepy import constants, convert, geodesy, survey, transform
 from geodepy.statistics import error_ellipse, vcv_cart2local
-from diffpy.structure import Lattice, Structure
 from orix.crystal_map import Phase
 from orix.quaternion import Orientation, Rotation, symmetry
 from orix.vector import Miller, Vector3d
