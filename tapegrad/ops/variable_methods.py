@@ -676,6 +676,7 @@ def _getfield(x, dtype, offset=0):
 
 plain_getfield = _without_rule("getfield")
 V.getfield = _getfield
+V.setfield = lambda x, val, dtype, offset=0: write_value(_getfield(x, dtype, offset), val, Ellipsis)
 # a complex dtype and that of its parts
 PAIRED = [{np.dtype(np.complex128), np.dtype(np.float64)}, {np.dtype(np.complex64), np.dtype(np.float32)}]
 
