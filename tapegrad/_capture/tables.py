@@ -158,10 +158,11 @@ class TrackedColumn(ExtensionArray):
 
     def interpolate(self, *, method: str, index: Any, limit_direction: str, **settings: Any) -> Any:
         limits = settings.get("limit") is not None or settings.get("limit_area") is not None
-        if limits or method not in ("linear", "index", "values"):
+        if limits or method not in ("linear", "index", "values", "time"):
             raise TypeError(f"interpolate({method=}) of tracked values: write it with numpy.interp")
         known = ~self.isna()
-        at = plain_np.arange(len(self)) if method == "linear" else index.to_numpy()
+        of_index = index.asi8 if hasattr(index, "asi8") else index.to_numpy()  # times in whole units
+        at = plain_np.arange(len(self)) if method == "linear" else of_index
         beyond = {"forward": (plain_np.nan, None), "backward": (None, plain_np.nan), "both": (None, None)}
         left, right = beyond[limit_direction]
         return TrackedColumn(np.interp(at, at[known], self._x[known], left, right))

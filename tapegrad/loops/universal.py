@@ -30,8 +30,14 @@ class UniversalFunction:
                 tuple(filter(None, part.strip(",(").split(","))) for part in [*ins[:-1], *outs[:-1]]
             ]
             self.nin = len(ins) - 1
+            declared = [getattr(t, "ndim", 0) for t in builder._sigs[0].args] if builder._sigs else []
+            # a number may be declared as an array of one element; each result is one
+            self.boxed = [
+                k >= self.nin or k < len(declared) and declared[k] > 0 for k in range(len(self.cores))
+            ]
         else:
             self.cores, self.nin = [()] * (u.nin + 1), u.nin
+            self.boxed = [False] * u.nin + [True]
         self.loop = self.written_loop()
 
     def written_loop(self) -> Any:
@@ -89,7 +95,7 @@ class UniversalFunction:
                 x = broadcast_to(astype(inputs[n], to=kind), to=(*to, *inner))
             else:
                 x = args[n] if len(args) > n else np.zeros((*to, *inner), kind)
-                inner = inner or (1,)
+            inner = inner or (1,) * self.boxed[n]
             flat.append(reshape(x, to=(-1, *inner) if inner else (-1,)))
         try:
             found = programs_of(self.loop)(self.loop.py_func, tuple(flat), {})

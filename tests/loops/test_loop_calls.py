@@ -458,10 +458,10 @@ def test_what_vectorize_made_and_has_no_loop_program_is_followed():
         tg.grad(f)(x - 9)
 
 
-@guvectorize([(float64[:], float64, float64[:])], "(n),()->(n)")
-def summed_squares(x, a, y):
+@guvectorize([(float64[:], float64[:], float64[:])], "(n),()->(n)")
+def summed_squares(x, a, y):  # the number is an array of one element
     for i in range(x.shape[0]):
-        y[i] = a * x[i] ** 2 + (y[i - 1] if i > 0 else 0.0)
+        y[i] = a[0] * x[i] ** 2 + (y[i - 1] if i > 0 else 0.0)
 
 
 @guvectorize("(n),(n)->()")

@@ -93,8 +93,8 @@ def dynamic_linear_model(x):
     model = (
         dlm(data) + trend(degree=1, discount=0.95, name="trend") + seasonality(4, discount=0.99, name="week")
     )
-    model.fit()
-    return np.array(model.getMean(filterType="backwardSmoother")) * x[1]
+    model.fitForwardFilter()
+    return np.array(model.getMean(filterType="forwardFilter")[5:]) * x[1]
 
 
 def forecast(x):
