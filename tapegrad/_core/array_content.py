@@ -23,8 +23,8 @@ class Content:
 
     def __getattr__(self, name: str) -> Any:
         raise DroppedDerivativeError(
-            f"x.tobytes().{name} of a tracked value would drop its derivative in silence; use numpy's functions, "
-            "which keep it, or tapegrad.value(x) where the plain number is wanted"
+            f"x.tobytes().{name} of a tracked value would drop its derivative in silence; use numpy's "
+            "functions, which keep it, or tapegrad.value(x) where the plain number is wanted"
         )
 
     def __len__(self) -> int:

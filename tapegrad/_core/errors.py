@@ -325,8 +325,8 @@ def note_library(error: BaseException) -> None:
 
 
 REFUSED = re.compile(
-    r"(?<!unhashable type: )'(Variable|View|Content)'(?! and )|not (Variable|View)|from (Variable|View|numpy\.\w+) "
-    r"to|"
+    r"(?<!unhashable type: )'(Variable|View|Content)'(?! and )|not (Variable|View)|"
+    r"from (Variable|View|numpy\.\w+) to|"
     "Iterator operand is flagged as writeable|"
     "(float|array) .*required, not (Variable|View)|"
     # of Cython and Pythran, which look for the code of an argument's type

@@ -1,5 +1,5 @@
-"""What `numba.vectorize` and `numba.guvectorize` made, called with tracked values: a loop over the cores of the
-arguments.  A core of `vectorize` is an element."""
+"""What `numba.vectorize` and `numba.guvectorize` made, called with tracked values: a loop over the cores of
+the arguments.  A core of `vectorize` is an element."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class UniversalFunction:
 
     def __init__(self, u: Any):
         self.u, self.name = u, u.__name__
-        builder = getattr(u, "gufunc_builder", None)
+        builder: Any = getattr(u, "gufunc_builder", None)
         self.writes = builder is not None  # the function writes its results; or it returns the one it has
         self.f = builder.py_func if self.writes else u._dispatcher.py_func
         if self.writes:
@@ -82,8 +82,8 @@ class UniversalFunction:
         args = (*args, *(outs if type(outs) is tuple else (outs,)))
         if not kwargs.keys() <= {"out"} or len(args) not in (self.nin, len(self.cores)):
             raise ArgumentError(
-                f"{callers_line()}: {self.name}, made by numba, takes its {self.nin} arguments and out= alone "
-                f"for a tracked value"
+                f"{callers_line()}: {self.name}, made by numba, takes its {self.nin} arguments and out= "
+                "alone for a tracked value"
             )
         inputs = [asarray(x) for x in args[: self.nin]]
         to, lengths = self.sizes([*inputs, *args[self.nin :]])
