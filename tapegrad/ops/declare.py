@@ -45,7 +45,7 @@ PRIMITIVES: AnyDict = {}  # name -> entry point
 COMPOSED: AnyDict = {}  # name -> composed function
 TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
 same, linear = object(), object()
-UNFIT = NARROW | {"O"}  # codes of the arrays that are converted first
+CAST = NARROW | {"O"}  # codes of the arrays that are converted first
 # for functions whose meaning differs in older releases
 NUMPY_VERSION, SCIPY = (tuple([int(n) for n in m.__version__.split(".")[:2]]) for m in (np, scipy))
 
@@ -81,7 +81,7 @@ def operand_for(a: Any, other: Any) -> Any:
     # in Python, the product of the two is a Python number
     if c is complex and type(bottom(other)) is np.float64:
         return np.complex128(a)
-    if c in HANDLES or c in NUMBERS or (c is np.ndarray and a.dtype.char not in UNFIT):
+    if c in HANDLES or c in NUMBERS or (c is np.ndarray and a.dtype.char not in CAST):
         return a
     return coerced(a, other)
 
