@@ -71,7 +71,6 @@ from .type_queries import METAS
 
 METAS[ShadowMeta] = type
 abstract_methods = operator.attrgetter("__abstractmethods__")
-init_abstract = operator.attrgetter("_abc_init")(abc)
 
 
 @functools.cache
@@ -407,7 +406,6 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
     else:
         type.__delattr__(new, "__slots__")
     if issubclass(meta, abc.ABCMeta):
-        init_abstract(new)
         type.__setattr__(new, "__abstractmethods__", abstract_methods(c))
     MemberSource(c, new)
     return new

@@ -320,8 +320,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             return Shadow.array
         if is_compiled_by_numba(x):
             return Shadow.compiled
-        if kind.__name__ == "DUFunc" and module_of(kind) == "numba.np.ufunc.dufunc":
-            return Shadow.elementwise
+        if kind.__name__ in ("DUFunc", "GUFunc") and (module_of(kind) or "").startswith("numba.np.ufunc"):
+            return Shadow.universal
         if is_iterator(kind):
             return Shadow.iterator
         for c in mro_of(kind):

@@ -7,6 +7,7 @@ shadow class at rest (classes.py) keeps its descriptors, so that the next call b
 The member is read from the class at that moment.  Nothing of the class is remembered but the names of its
 members, their types, and what can never change."""
 
+import abc
 import enum
 import operator
 import types
@@ -107,6 +108,7 @@ def put_member(c: type, name: str, value: Any) -> None:
             CLASS_OF.__set__(c, meta)
 
 
+init_abstract = operator.attrgetter("_abc_init")(abc)
 CLASS_OF: Any = object.__dict__["__class__"]
 
 
@@ -466,4 +468,6 @@ def without_hooks(c: type, meta: type, bases: tuple, space: dict) -> type:
     new: Any = type.__new__(meta, c.__name__, bases, space)
     if quiet is not None:
         del quiet.__init_subclass__
+    if issubclass(meta, abc.ABCMeta):
+        init_abstract(new)
     return new

@@ -305,20 +305,18 @@ class FunctionCapture(Capture):
         call._compiled = d  # type: ignore[attr-defined]
         return call
 
-    def elementwise(self, u: Any) -> Any:
-        """What `numba.vectorize` made: on tracked values a loop over the elements, or `numpy.vectorize` of
-        its Python function."""
+    def universal(self, u: Any) -> Any:
+        """What `numba.vectorize` or `numba.guvectorize` made: on tracked values a loop over the elements, or
+        over the parts that its signature names."""
 
         def call(*args, **kwargs):
             if any_tracked((args, kwargs)):
-                return load("tapegrad.loops.operation").call_elementwise(
-                    u, args, kwargs, lambda: self(np.vectorize(u._dispatcher.py_func))(*args)
-                )
+                run = load("tapegrad.loops.universal").universal(u)
+                return run(args, kwargs, lambda: self(run.f))
             return u(*lend(args), **lend(kwargs))
 
-        vars(call).update(
-            {name: getattr(u, name) for name in ("accumulate", "at", "outer", "reduce", "reduceat")}
-        )
+        names = "accumulate", "at", "outer", "reduce", "reduceat"
+        vars(call).update({name: getattr(u, name) for name in names if hasattr(u, name)})
         return call
 
     def ufunc(self, u: np.ufunc) -> Any:

@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as plain_np
 import pandas
+import pandas.core.dtypes.cast
+import pandas.core.dtypes.missing
 import pandas.core.nanops
 from pandas.api.extensions import ExtensionArray, ExtensionDtype
 from pandas.api.indexers import check_array_indexer
 from pandas.core.construction import sanitize_array
+from pandas.core.dtypes.cast import LossySetitemError
+from pandas.core.internals.blocks import Block, new_block
+from pandas.core.internals.managers import BlockManager
 from pandas.core.window import ewm, rolling
 
 from .. import numpy as np
@@ -77,6 +82,8 @@ class TrackedColumn(ExtensionArray):
         return wrapped(self._x[check_array_indexer(self, at)])
 
     def __setitem__(self, at: Any, value: Any) -> None:
+        if OPEN.depth and type(self._held) not in HANDLES:  # of an earlier transform
+            self._held = np.array(self._held)
         self._x[check_array_indexer(self, at)] = unwrapped(value)
 
     def __iter__(self) -> Any:
@@ -128,6 +135,10 @@ class TrackedColumn(ExtensionArray):
         return wrapped(getattr(ufunc, method)(*map(unwrapped, inputs), **settings))
 
     def _reduce(self, name: str, *, skipna: bool = True, keepdims: bool = False, **settings: Any) -> Any:
+        if name in ("skew", "kurt") and not keepdims:
+            n, least = plain_np.array([len(self)]), 3 + (name == "kurt")
+            found = WINDOW_RULES[f"roll_{name}"](self._x, n * 0, n, least)[0]
+            return found if skipna or not self.isna().any() else plain_np.nan
         if name not in ("sum", "prod", "mean", "var", "std", "min", "max", "median", "sem"):
             raise TypeError(f"{name} of tracked values: write it with numpy, of column.to_numpy()")
         x = self._x
@@ -144,6 +155,17 @@ class TrackedColumn(ExtensionArray):
 
     def _quantile(self, qs: Any, interpolation: str) -> Any:
         return TrackedColumn(np.quantile(self._x[~self.isna()], qs, method=interpolation))
+
+    def interpolate(self, *, method: str, index: Any, limit_direction: str, **settings: Any) -> Any:
+        limits = settings.get("limit") is not None or settings.get("limit_area") is not None
+        if limits or method not in ("linear", "index", "values", "time"):
+            raise TypeError(f"interpolate({method=}) of tracked values: write it with numpy.interp")
+        known = ~self.isna()
+        of_index = index.asi8 if hasattr(index, "asi8") else index.to_numpy()  # times in whole units
+        at = plain_np.arange(len(self)) if method == "linear" else of_index
+        beyond = {"forward": (plain_np.nan, None), "backward": (None, plain_np.nan), "both": (None, None)}
+        left, right = beyond[limit_direction]
+        return TrackedColumn(np.interp(at, at[known], self._x[known], left, right))
 
     def _values_for_argsort(self) -> Any:
         return values_of(primal_of(self._x))
@@ -214,6 +236,63 @@ def sanitized(data: Any, index: Any, dtype: Any = None, *args: Any, **settings: 
 
 for _module in (pandas.core.frame, pandas.core.series, pandas.core.internals.construction):
     _module.sanitize_array = sanitized
+
+
+# --- tracked values that are put into columns of floats, which become tracked ones ---
+
+
+def has_tracked(x: Any) -> bool:
+    if isinstance(x, TrackedColumn):
+        return True
+    listed = isinstance(x, (list, tuple)) or (type(x) is plain_np.ndarray and x.dtype == object)
+    return listed and numbers_with_tracked(list(x)) or (type(x) in HANDLES and is_tracked(x))
+
+
+def can_hold(dtype: Any, x: Any, theirs: Any = pandas.core.dtypes.cast.np_can_hold_element) -> Any:
+    """Pandas' own `np_can_hold_element`: a column that cannot hold a value gets another type."""
+    if OPEN.depth and dtype.kind == "f" and has_tracked(x):
+        raise LossySetitemError
+    return theirs(dtype, x)
+
+
+def coerced(self: Any, other: Any, raise_on_upcast: bool, theirs: Any = Block.coerce_to_target_dtype) -> Any:
+    """Pandas' own method that gives a column the type that a value needs."""
+    if self.dtype.kind != "f" or not has_tracked(other):
+        return theirs(self, other, raise_on_upcast)
+    return new_block(TrackedColumn(np.array(self.values.ravel(), float)), self._mgr_locs, ndim=self.ndim)
+
+
+def filled(self: Any, value: Any, *args: Any, theirs: Any = Block.fillna, **settings: Any) -> Any:
+    """Pandas' own `fillna` of columns of one type."""
+    if self.dtype.kind != "f" or not has_tracked(value):
+        return theirs(self, value, *args, **settings)
+    columns = (
+        [coerced(b, value, False) for b in self._split()] if self.ndim > 1 else [coerced(self, value, False)]
+    )
+    return [filled for b in columns for filled in b.fillna(value, *args, **settings)]
+
+
+def column_set(
+    self: Any,
+    loc: int,
+    idx: Any,
+    value: Any,
+    inplace_only: bool = False,
+    theirs: Any = BlockManager.column_setitem,
+) -> None:
+    """Pandas' own way to put a value into a column; `inplace_only`: the column keeps its type."""
+    theirs(self, loc, idx, value, inplace_only and not has_tracked(value))
+
+
+def missing(x: Any, theirs: Any = pandas.core.dtypes.missing._isna) -> Any:
+    """Pandas' own `isna`."""
+    return values_of(np.isnan(primal_of(x))) if type(x) in HANDLES else theirs(x)
+
+
+for _module in (pandas.core.dtypes.cast, pandas.core.internals.blocks, pandas.core.internals.managers):
+    _module.np_can_hold_element = can_hold
+Block.coerce_to_target_dtype, Block.fillna, BlockManager.column_setitem = coerced, filled, column_set
+pandas.core.dtypes.missing._isna = missing
 
 
 # --- tables from outside, as operands of tracked values ---

@@ -14,6 +14,7 @@ import numpy as np
 from .typing import AnyList, AnyTuple, Shape
 
 NUMBERS = frozenset((float, int, bool, complex))
+NARROW = frozenset("bBhHiILQ")  # codes of integers in which -b or b - 1 may overflow
 # The classes of objects that never change and hold no other object.
 IMMUTABLE = NUMBERS | {
     str, bytes, range, type(None), type(Ellipsis), type(NotImplemented), np.float64, np.int64,
@@ -299,3 +300,18 @@ def constant_winner(xp: ModuleType, shape: Shape, at: Any) -> Any:
     n = xp.arange(scratch[at].size).reshape(scratch[at].shape)
     scratch[at] = n
     return (scratch[at] == n) * 1.0
+
+
+def is_narrow(x: Any) -> bool:
+    return getattr(getattr(x, "dtype", None), "char", "") in NARROW
+
+
+def widened(b: Any, other: Any) -> Any:
+    """Integers in a type in which rules can compute -b or b - 1. The dtype of an operation with an operand of
+    the dtype `other` is the same."""
+    size = b.dtype.itemsize
+    if b.dtype.char in "LQ":
+        return b.astype(np.float64)
+    if other.char not in "efF" or size == 4:
+        return b.astype(np.int64)
+    return b.astype(np.int16) if size == 1 and other.char != "e" else b

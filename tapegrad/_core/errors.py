@@ -1,6 +1,7 @@
 """The exceptions.  Each is a `TapegradError` and also the builtin that a caller would expect; the text says
 what happened, where, and what to write instead."""
 
+import ctypes
 import dis
 import functools
 import itertools
@@ -287,7 +288,7 @@ def compiled_code_refusal(error: BaseException, dropped: AnyList) -> TapegradErr
     ):
         kind, text, place = dropped[-1]
         return kind(f"{place}: {text}")  # type: ignore[no-any-return]
-    if kind is not TypeError or not REFUSED.search(text):
+    if kind not in (TypeError, ctypes.ArgumentError) or not REFUSED.search(text):
         return None
     place, raised = "", False
     for step in steps_of(error):
@@ -324,12 +325,13 @@ def note_library(error: BaseException) -> None:
 
 
 REFUSED = re.compile(
-    r"(?<!unhashable type: )'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View|numpy\.\w+) "
-    r"to|"
+    r"(?<!unhashable type: )'(Variable|View|Content)'(?! and )|not (Variable|View)|"
+    r"from (Variable|View|numpy\.\w+) to|"
     "Iterator operand is flagged as writeable|"
     "(float|array) .*required, not (Variable|View)|"
     # of Cython and Pythran, which look for the code of an argument's type
     r"^No matching signature found$|^Function call with ambiguous argument types$|"
+    r"^argument \d+: TypeError: wrong type$|"  # of ctypes
     r"^Invalid call to pythranized function .*\b(Variable|View)\b"
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import IMMUTABLE, address, is_array
+from .arrays import IMMUTABLE, NARROW, address, is_array, is_narrow, widened
 from .errors import AliasError, callers_code, callers_line, quoted
 from .foreign import argument, as_array
 from .scope import OPEN, WATCHERS
@@ -337,6 +337,9 @@ class EndedTrace(TransparentTrace):
 HOOKS: AnyList = []
 
 
+NARROW_NUMBERS = frozenset((np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.uint64))
+
+
 def hook(f: Any) -> Any:
     """The function may get another body, which does the same sooner (_dispatch.fast)."""
     HOOKS.append(f)
@@ -345,15 +348,17 @@ def hook(f: Any) -> Any:
 
 def bind(prim: Primitive, args: Any, params: Params) -> Any:
     """The general way to apply a primitive: any number of arguments, any trace."""
-    top, level, handles, others = None, 0, False, False
+    top, level, handles, others, narrow = None, 0, False, False, False
     for a in args:
         c = type(a)
         if c is View:
             if a._seen != a._base._version:
                 refresh(a)
         elif c not in HANDLES:
-            if a.dtype.kind == "O" if c is np.ndarray else c is list or c is tuple:
+            if (code := a.dtype.char) == "O" if c is np.ndarray else c is list or c is tuple:
                 others = True
+            elif (c is np.ndarray and code in NARROW) or c in NARROW_NUMBERS:
+                narrow = True
             continue
         handles = True
         t = a._trace
@@ -362,6 +367,8 @@ def bind(prim: Primitive, args: Any, params: Params) -> Any:
     if others and handles:  # their elements may be tracked by whatever trace
         return bind(prim, [as_array(a) for a in args], params)
     if top is not None:
+        if narrow and prim.batch == "elementwise":
+            args = wide_operands(args)
         out = top.apply(prim, args, params)
         return both_saved(args, out) if prim.aliases else out
     if not handles:
@@ -369,6 +376,12 @@ def bind(prim: Primitive, args: Any, params: Params) -> Any:
     out = prim.run(*[a._value if isinstance(a, Variable) else a for a in args], **params)
     out = handles_of(out)
     return both_saved(args, out) if prim.aliases else out
+
+
+def wide_operands(args: Any) -> Any:
+    """The operands, of which one is tracked, with integers in a type in which rules can compute."""
+    others = [layout_of(a).dtype for a in args if type(a) in HANDLES]
+    return [widened(a, others[0]) if others and is_narrow(a) else a for a in args]
 
 
 def both_saved(args: Any, out: Any) -> Any:

@@ -192,6 +192,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.loops.cuda_c.thread_operation": ("loops.operation",),
     "tapegrad.loops.inspection": ("kernels.raw_code.sources",),
     "tapegrad.loops.operation": ("_capture.functions",),
+    "tapegrad.loops.universal": ("_capture.functions",),
     **dict.fromkeys(
         ("numba.cuda.dispatcher", "numba.cuda.descriptor", "numba.cuda.compiler"), ("loops.numba_ir",)
     ),

@@ -25,6 +25,7 @@ from .._core.variable import FLOAT, HANDLES, variable
 from ..ops.creation import cast
 from ..ops.declare import dtype, xp
 from ..ops.shaping import nested_to_array
+from .digests import DIGESTS
 from .serialization import noting
 from .subarrays import own_method
 
@@ -180,6 +181,7 @@ MODULES = {
     "cmath": stand_in(cmath, {name: f if name == "rect" else complex_first(f) for name, f in CMATH.items()}),
     "statistics": stand_in(statistics, STATISTICS),
     "json": stand_in(json, {}),
+    **DIGESTS,
 }
 for _f in (json.dump, json.dumps, json.load, json.loads):
     setattr(MODULES["json"], _f.__name__, noting(_f, getattr(MODULES["json"], _f.__name__)))

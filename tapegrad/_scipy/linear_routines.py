@@ -116,8 +116,8 @@ def axpy(x, y, *, a=1.0):
 
 
 @routine
-def gemv(alpha, a, x, beta=0.0, y=0.0, *, trans=0):
-    return gemm(alpha, a, np.ravel(x), beta, y, trans)
+def gemv(alpha, a, x, beta=0.0, y=0.0, *, trans=0, overwrite_y=0):
+    return gemm(alpha, a, np.ravel(x), beta, y, trans, overwrite_c=overwrite_y)
 
 
 @routine
@@ -126,9 +126,10 @@ def ger(alpha, x, y):
 
 
 @routine
-def gemm(alpha, a, b, beta=0.0, c=0.0, trans_a=0, trans_b=0):
+def gemm(alpha, a, b, beta=0.0, c=0.0, trans_a=0, trans_b=0, overwrite_c=0):
     a, b = [(x, np.transpose(x), np.conj(np.transpose(x)))[t] for x, t in ((a, trans_a), (b, trans_b))]
-    return np.asfortranarray(alpha * (a @ b) + beta * c)
+    y = alpha * (a @ b)
+    return stored(y + beta * c if holds_tracked((beta,), {}) or beta != 0 else y, c, overwrite_c)
 
 
 def chosen(choose, names, arrays=(), *args, **kwargs):

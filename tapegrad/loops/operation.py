@@ -8,20 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .._core.arrays import is_array, may_share_memory, xp_of
-from .._core.errors import ArgumentError, callers_line
 from .._core.primitive import Primitive, bind, holds_variable, layout_of, values_of
 from .._core.registry import load
 from .._core.reverse import Tape
 from .._core.scope import OPEN
 from .._core.trees import tree_map
 from .._core.variable import Variable
-from ..ops.creation import asarray
 from ..ops.declare import dtype, shape
 from ..ops.indexing.overlaps import answered
-from ..ops.shaping import astype, broadcast_to, reshape
 from .adjoint import adjoint, checkpoints, resumed_adjoint
 from .machine import code_of
 from .numba_device import AXES, SIZES, launch_sizes
@@ -392,40 +388,6 @@ def call_numba(d: Any, args: tuple, kwargs: dict, follow: Callable) -> Any:
         return programs_of(d)(d.py_func, args, kwargs)
     except LoopRefused:
         return follow()
-
-
-@functools.lru_cache(256)
-def elementwise_loop(u: Any) -> Any:
-    """The function of `numba.vectorize`, in a loop over the elements of arrays of one axis."""
-    names = [f"x{n}" for n in range(u.nin)]
-    element = ", ".join([f"{name}[i]" for name in names])
-    head = f"def loop({', '.join(names)}):\n    out = empty(x0.size)\n"
-    text = f"{head}    for i in range(x0.size):\n        out[i] = f({element})\n    return out\n"
-    space = {
-        "f": njit(u._dispatcher.py_func),
-        "empty": np.empty,
-        "__name__": u._dispatcher.py_func.__module__,
-    }
-    exec(compile(text, f"<numba.vectorize({u.__name__})>", "exec"), space)
-    return njit(space["loop"])
-
-
-def call_elementwise(u: Any, args: tuple, kwargs: dict, follow: Callable) -> Any:
-    """Call what `numba.vectorize` made with tracked values: as a loop program, or followed as Python."""
-    if kwargs or len(args) != u.nin:
-        raise ArgumentError(
-            f"{callers_line()}: {u.__name__}, made by numba.vectorize, takes its {u.nin} arguments alone "
-            f"for a tracked value"
-        )
-    to = np.broadcast_shapes(*map(shape, args))
-    loop = elementwise_loop(u)
-    flat = [reshape(broadcast_to(asarray(x), to=to), to=(-1,)) for x in args]
-    kinds = {dtype(x) for x in flat}
-    try:
-        y = reshape(programs_of(loop)(loop.py_func, tuple(flat), {}), to=to)
-    except LoopRefused:
-        y = follow()
-    return astype(y, to=np.dtype(np.float32)) if kinds == {np.dtype(np.float32)} else y
 
 
 class DeviceKernel:

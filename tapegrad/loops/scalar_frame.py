@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .control_flow import ControlFlow
-from .program import COMPARISONS, FLOATS, Scalar, literal
+from .program import COMPARISONS, FLOATS, LoopRefused, Scalar, literal
 from .scalars import expansion, write
 from .views import Ranges
 from .writer import ONE, ProgramWriter
@@ -17,6 +16,139 @@ MATHS = {
     "lgamma": scipy.special.gammaln,
 }  # fmt: skip
 MOST_POWER = 64
+MOST_REGIONS = 2000
+
+
+class ControlFlow:
+    """From the graph of a function's blocks to loops and branches. A subclass writes the statements of a
+    block.
+
+    An edge to a block in `stops` ends a region. A branch joins where all its paths meet. Otherwise the code
+    after it stands in both of its sides. A loop with several ways out notes which of them was taken.
+
+    `w` is a `ProgramWriter`, `flow` a graph of Numba's kind, `prefix` is put before names."""
+
+    w: Any
+    prefix: str
+
+    def __init__(self, flow: Any, count: list):
+        self.flow, self.count = flow, count
+        self.loops = {loop.header: loop for loop in flow.loops().values()}
+        self.joins: dict = {}
+        after = flow.post_dominators()
+        for b, found in after.items():
+            others = found - {b}
+            self.joins[b] = next((c for c in others if all(d in after[c] for d in others)), None)
+
+    # --- of the subclass ---
+
+    def statements(self, b: Any) -> None: ...
+
+    def moves(self, source: Any, target: Any) -> None: ...
+
+    def ending(self, b: Any) -> tuple:
+        """("return",), ("jump", target) or ("branch", test, then, other)."""
+        raise NotImplementedError
+
+    def counted(self, header: Any) -> tuple | None:
+        """(bounds, enter(index), body, after) of a loop over a range."""
+        raise NotImplementedError
+
+    def is_jump(self, b: Any) -> bool:
+        """Does this block do nothing but jump?"""
+        return False
+
+    def assigned(self, blocks: Any) -> set:
+        raise NotImplementedError
+
+    # --- regions ---
+
+    def go(self, source: Any, target: Any, stops: dict) -> None:
+        self.moves(source, target)
+        self.arrive(target, stops)
+
+    def arrive(self, b: Any, stops: dict) -> None:
+        if b not in stops:
+            self.region(b, stops)
+        elif stops[b] is not None:
+            stops[b]()
+
+    def region(self, b: Any, stops: dict, entered: bool = False) -> None:
+        self.count[0] += 1
+        if self.count[0] > MOST_REGIONS:
+            raise LoopRefused("its branches and loops are too intricate")
+        if b in self.loops and not entered:
+            self.loop(b, stops)
+            return
+        self.statements(b)
+        end = self.ending(b)
+        if end[0] == "jump":
+            self.go(b, end[1], stops)
+        elif end[0] == "branch":
+            join = self.joins[b]
+            joined = join is not None and join not in stops
+            inner = {**stops, join: None} if joined else stops
+            self.w.branch(end[1], lambda: self.go(b, end[2], inner), lambda: self.go(b, end[3], inner))
+            if joined:
+                self.region(join, stops)
+
+    def loop(self, h: Any, stops: dict) -> None:
+        loop = self.loops[h]
+        ways_out = {(b, t) for b in loop.body for t, _ in self.flow.successors(b) if t not in loop.body}
+        changes = self.assigned(loop.body)
+        head = h
+        for _ in loop.body:
+            if self.is_jump(head):
+                head = next(t for t, _ in self.flow.successors(head))
+        known = self.counted(head) if {b for b, _ in ways_out} == {head} else None
+        if known is not None:
+            bounds, enter, body, after = known
+
+            def trip(index: Any) -> None:
+                enter(index)
+                self.go(head, body, {h: None})
+
+            self.w.loop(trip, changes, bounds)
+            self.go(head, after, stops)
+            return
+        exits = sorted({t for _, t in ways_out})
+        again, taken = f"{self.prefix}again{h}", f"{self.prefix}taken{h}"
+
+        def leave(k: int) -> None:
+            self.w.set(again, literal(False, "b1"))
+            self.w.set(taken, literal(k, "i8"))
+
+        inner: dict = {t: lambda k=k: leave(k) for k, t in enumerate(exits)}
+        inner[h] = lambda: self.w.set(again, literal(True, "b1"))
+
+        def turn() -> Any:
+            self.region(h, inner, entered=True)
+            return self.w.get(again)
+
+        self.w.loop(turn, {*changes, again, taken})
+        self.dispatch(h, exits, taken, stops)
+
+    def dispatch(self, h: Any, exits: list, taken: str, stops: dict) -> None:
+        """Go on at the exit that was taken."""
+        if len(exits) == 1:
+            self.arrive(exits[0], stops)
+            return
+        join = self.joins[h]
+        while join is not None and join in self.loops[h].body:
+            join = self.joins[join]
+        joined = join is not None and join not in stops
+        inner = {**stops, join: None} if joined else stops
+
+        def choose(k: int) -> None:
+            if k == len(exits) - 1:
+                self.arrive(exits[k], inner)
+                return
+            test = self.w.compute("eq", self.w.get(taken), literal(k, "i8"))
+            self.w.branch(test, lambda: self.arrive(exits[k], inner), lambda: choose(k + 1))
+
+        choose(0)
+        if joined:
+            self.region(join, stops)
 
 
 class ScalarFrame(ControlFlow):

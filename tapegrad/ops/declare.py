@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 import scipy
 
-from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
+from .._core.arrays import NARROW, NUMBERS, is_array, is_narrow, is_scalar, widened, xp_of
 from .._core.bytecode import distinct_instructions
 from .._core.errors import DeviceError
 from .._core.foreign import operand
-from .._core.primitive import Primitive, bind, layout_of
+from .._core.primitive import Primitive, bind, layout_of, wide_operands
 from .._core.registry import TABLES, late, load
 from .._core.reverse import ShapeStandIn
 from .._core.scope import OPEN, changed
@@ -45,12 +45,15 @@ PRIMITIVES: AnyDict = {}  # name -> entry point
 COMPOSED: AnyDict = {}  # name -> composed function
 TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
 same, linear = object(), object()
+CAST = NARROW | {"O"}  # codes of the arrays that are converted first
 # for functions whose meaning differs in older releases
 NUMPY_VERSION, SCIPY = (tuple([int(n) for n in m.__version__.split(".")[:2]]) for m in (np, scipy))
 
 
 def coerced(b: Any, other: Any) -> Any:
-    """Convert an operand that is not a Variable, an array or a Python number."""
+    """Convert an operand that is not a Variable, an array of floats or int64, or a Python number."""
+    if is_narrow(b):
+        b = widened(b, layout_of(other).dtype)
     if is_scalar(b):
         return b
     if isinstance(b, (list, tuple)):
@@ -78,7 +81,7 @@ def operand_for(a: Any, other: Any) -> Any:
     # in Python, the product of the two is a Python number
     if c is complex and type(bottom(other)) is np.float64:
         return np.complex128(a)
-    if c in HANDLES or c in NUMBERS or (c is np.ndarray and a.dtype.kind != "O"):
+    if c in HANDLES or c in NUMBERS or (c is np.ndarray and a.dtype.char not in CAST):
         return a
     return coerced(a, other)
 
@@ -134,6 +137,17 @@ def xp(x: Any) -> Any:
     return xp_of(layout_of(x))
 
 
+def with_wide_integers(f: AnyFunction) -> AnyFunction:
+    """f, which a ufunc stands for, of integers in a type in which it can compute."""
+
+    @functools.wraps(f)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        args = wide_operands(args) if any(map(is_narrow, args)) else args
+        return f(*args, **kwargs)
+
+    return run
+
+
 def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
     """Register the decorated composition of operations for these NumPy or SciPy functions.
 
@@ -146,7 +160,8 @@ def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
             f.__name__ = functions[0].__name__
         for function in functions:
             own = layout == "own" or hasattr(f, "writes")
-            NUMPY[function] = f if own else laid_as_library(function, f, layout == "asked")
+            given = with_wide_integers(f) if isinstance(function, np.ufunc) and function.nin > 1 else f
+            NUMPY[function] = given if own else laid_as_library(function, given, layout == "asked")
         COMPOSED[f.__name__] = f
         return f
 

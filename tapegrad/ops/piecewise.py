@@ -6,6 +6,7 @@ Subgradients: ties of maximum and minimum share equally; the derivative of hypot
 
 import functools
 import math
+import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -147,8 +148,8 @@ def maximum(x, y):
 
 minimum = elementwise(
     np.minimum,
-    lambda g, out, x, y: tie_share(g, -x, -y),
-    lambda g, out, x, y: tie_share(g, -y, -x),
+    lambda g, out, x, y: tie_share(g, x, y, operator.gt),
+    lambda g, out, x, y: tie_share(g, y, x, operator.gt),
     scalar=ComposedScalar(
         lambda x, y: np.where(x < y, x, np.where(y < x, y, 0.5 * x + 0.5 * y)),
         lambda x, y: np.where(x < y, x, np.where(y <= x, y, x + y)),
@@ -162,17 +163,17 @@ fmax = elementwise(
 )
 fmin = elementwise(
     np.fmin,
-    lambda g, out, x, y: share_f(g, -x, -y),
-    lambda g, out, x, y: share_f(g, -y, -x),
+    lambda g, out, x, y: share_f(g, x, y, operator.lt),
+    lambda g, out, x, y: share_f(g, y, x, operator.lt),
     scalar=ComposedScalar(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))),
 )
 
 
-def tie_share(g, x, y):
-    """The part of g that belongs to x in max(x, y): half at a tie, and zero (for any g) where y is
-    larger. If one is nan, both get all of g."""
+def tie_share(g, x, y, loses=operator.lt):
+    """The part of g that belongs to x in max(x, y): half at a tie, and zero (for any g) where x `loses`
+    against y. If one is nan, both get all of g."""
     x, y = primal_of(x), primal_of(y)
-    return shared_at_ties(x == y, g, select(x < y, zero_of(g), g))
+    return shared_at_ties(x == y, g, select(loses(x, y), zero_of(g), g))
 
 
 def shared_at_ties(tied, g, part):
@@ -181,10 +182,10 @@ def shared_at_ties(tied, g, part):
     return part if ties is not None and not ties.any() else select(tied, dtype(g).type(0.5) * g, part)
 
 
-def share_f(g, x, y):
+def share_f(g, x, y, wins=operator.gt):
     """The same for functions that ignore nan."""
     x, y = primal_of(x), primal_of(y)
-    return shared_at_ties(x == y, g, select((x > y) | ((y != y) & (x == x)), g, zero_of(g)))
+    return shared_at_ties(x == y, g, select(wins(x, y) | ((y != y) & (x == x)), g, zero_of(g)))
 
 
 rules(maximum, lambda g, out, x, y: tie_share(g, x, y), lambda g, out, x, y: tie_share(g, y, x), jvp=same)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
+from .._core.array_content import content_of
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
@@ -483,7 +484,7 @@ def _tolist(x):
 
 
 V.item, V.tolist = _item, _tolist
-V.tobytes = _dropping("x.tobytes()", lambda a, *i, **k: a.tobytes(*i, **k))
+V.tobytes = content_of
 V.tofile = _dropping("x.tofile()", lambda a, *i, **k: a.tofile(*i, **k))
 V.dump = _dropping("x.dump()", lambda a, *i: a.dump(*i))
 V.dumps = _dropping("x.dumps()", lambda a: a.dumps())
@@ -676,6 +677,7 @@ def _getfield(x, dtype, offset=0):
 
 plain_getfield = _without_rule("getfield")
 V.getfield = _getfield
+V.setfield = lambda x, val, dtype, offset=0: write_value(_getfield(x, dtype, offset), val, Ellipsis)
 # a complex dtype and that of its parts
 PAIRED = [{np.dtype(np.complex128), np.dtype(np.float64)}, {np.dtype(np.complex64), np.dtype(np.float32)}]
 

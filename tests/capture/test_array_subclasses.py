@@ -1,6 +1,7 @@
 """Subclasses of np.ndarray are followed over tracked arrays. Each result has the class, the attributes and the
 value of a plain call, in every mode."""
 
+import abc
 import copy
 import math
 import typing
@@ -475,3 +476,43 @@ def test_a_class_behind_a_union_of_types_is_followed():
         Constant.checked = False
         np.testing.assert_array_equal(tg.grad(f)(X), np.full(4, 2.0))
         assert Constant.checked is True and "_tg_of_arrays" not in vars(Constant)
+
+
+class State(np.ndarray, metaclass=abc.ABCMeta):
+    """Coordinates whose form is changed in place, as the package `beyond` does it."""
+
+    def __new__(cls, coordinates, form):
+        x = np.ndarray.__new__(cls, (2,), buffer=np.array([float(c) for c in coordinates]), dtype=float)
+        x.form = form
+        return x
+
+    def __array_finalize__(self, template):
+        self.form = getattr(template, "form", None)
+
+    @abc.abstractmethod
+    def energy(self): ...
+
+    def to_polar(self):
+        self.base.setfield([np.hypot(*self), np.arctan2(self[1], self[0])], dtype=float)
+        self.form = "polar"
+
+
+class Place(State):
+    def energy(self):
+        return self[0] ** 2 * self[1] + np.sum(self / np.linalg.norm(self))
+
+
+def test_a_subclass_with_abstract_methods_that_is_set_in_place():
+    def f(x):
+        place = Place([x[0] ** 2, x[1]], "cartesian")
+        place.to_polar()
+        return place.energy() * isinstance(place, State) * (place.form == "polar")
+
+    def written(x):
+        p = np.array([np.hypot(x[0] ** 2, x[1]), np.arctan2(x[1], x[0] ** 2)])
+        return p[0] ** 2 * p[1] + np.sum(p / np.sqrt(p @ p))
+
+    x = np.array([0.7, 1.3])
+    assert tg.value_and_grad(f)(x)[0] == pytest.approx(f(x), rel=1e-15)
+    np.testing.assert_allclose(tg.grad(f)(x), tg.grad(written)(x), rtol=1e-13)
+    np.testing.assert_allclose(tg.hvp(f, x, x), tg.hvp(written, x, x), rtol=1e-12)

@@ -285,9 +285,6 @@ REFUSED = {
     "describe": lambda x: Series(x**2).describe()["mean"],
     "corr": lambda x: DataFrame({"a": x**2, "b": x}).corr().iloc[0, 1],
     "cov": lambda x: DataFrame({"a": x**2, "b": x}).cov().iloc[0, 1],
-    "skew": lambda x: Series(x**2).skew(),
-    "clip": lambda x: KNOWN["t"].clip(lower=x[0]).sum(),
-    "fill": lambda x: KNOWN["t"].add(x[0], fill_value=0.0).sum(),
     "Index": lambda x: (pd.Index([1.0, 2.0, 3.0, 4.0]) * x).to_numpy().sum(),
     "gstd": lambda x: DataFrame({"a": x**2, "g": list("uuvv")}).groupby("g")["a"].std().iloc[1],
     "dtypeint": lambda x: Series(x**2, dtype=int).sum() * x.sum(),
@@ -420,7 +417,49 @@ def put(value):
 
 
 OUTSIDE = table()
+
+
+def parts_of_a_column(x):
+    t = DataFrame({"a": [1.0, 2.0, 4.0, 3.0], "b": [1.0, 2.0, 3.0, 4.0]})
+    t.loc[0, "a"] = x[0] ** 2
+    t.loc[t["b"] > 2.5, "b"] = x[:2]
+    t.iloc[1:3, 0] = x[2:] * t["b"][1:3].to_numpy()
+    t.iloc[3, 0] += x[1]
+    return t
+
+
+def elements_of_a_table(x):
+    t = DataFrame(np.ones((4, 2)), columns=list("ab"))
+    t.loc[:, "a"] = x**2
+    t.at[2, "b"] = x[1] * x[0]
+    t.iat[0, 1] = x[2] ** 3
+    t.loc[1] = x[:2] * x[2]
+    return t
+
+
+def parts_of_a_series(x):
+    s = Series(np.nan, index=range(4), dtype=float)
+    s.loc[[0, 2]] = x[:2] * x[1]
+    s.iloc[1] = x[0] ** 2
+    s[s.isna()] = x[3]
+    return DataFrame({"s": s})
+
+
+GAPS = pd.DataFrame({"a": [1.0, np.nan, 0.5, 2.0], "b": [1.0, 3.0, np.nan, 2.0]})
 PUT = {
+    "parts of a column": parts_of_a_column,
+    "elements of a table": elements_of_a_table,
+    "parts of a series": parts_of_a_series,
+    "where, mask": lambda x: GAPS.where(GAPS > 0.7, x[0] ** 2).mask(GAPS > 1.5, x[1] * x[0]),
+    "fillna": lambda x: GAPS.fillna(x[0] ** 2) * GAPS.fillna({"a": x[1], "b": x[2]}),
+    "clip": lambda x: (
+        GAPS.clip(lower=x[1] ** 2 + 0.01, upper=1.9 * x[3]) * GAPS["a"].clip(upper=x[0] ** 2 + 0.02).sum()
+    ),
+    "clip by a series": lambda x: DataFrame({"a": GAPS["b"].clip(lower=Series(x**2 + 0.01))}),
+    "fill_value": lambda x: DataFrame({"a": GAPS["a"].add(Series(x**2), fill_value=0.5)}),
+    "combine_first": lambda x: DataFrame({"a": GAPS["a"].combine_first(Series(x**2))}),
+    "interpolate": lambda x: DataFrame({"a": (GAPS["a"] * x[0] ** 2).interpolate(), "b": x}),
+    "skew": lambda x: DataFrame({"a": [Series(x**2).skew(), Series(x**2).kurt()]}),
     "list": put(lambda t, x: [v**2 for v in x]),
     "tuple": put(lambda t, x: tuple(x[:3]) + (5.0,)),
     "array": put(lambda t, x: x**2),
@@ -454,3 +493,28 @@ def test_a_table_of_outside_has_plain_numbers_afterwards():
     np.testing.assert_allclose(tg.grad(f)(X), 2 * X)
     assert type(outer["b"].to_numpy()) is np.ndarray and type(outer["b"].iloc[0]) is np.float64
     np.testing.assert_array_equal(outer["b"], X**2)
+
+
+def test_a_table_of_outside_whose_parts_are_written():
+    outer = table()
+
+    def f(x):
+        outer.loc[1, "a"] = x[0] ** 2
+        outer.iloc[2, 0] = x[1]
+        return (outer["a"] ** 2).sum()
+
+    for k in (1.0, 2.0):
+        x = k * X
+        np.testing.assert_allclose(tg.grad(f)(x), [4 * x[0] ** 3, 2 * x[1], 0.0, 0.0])
+        assert type(outer["a"].to_numpy()) is np.ndarray
+        np.testing.assert_array_equal(outer["a"], [1.0, x[0] ** 2, x[1], 3.0])
+
+
+def test_a_column_of_integers_takes_no_float():
+    def f(x):
+        s = Series([1, 2, 3])
+        s.iloc[0] = x[0]
+        return s.sum()
+
+    with pytest.raises(TypeError, match="Invalid value"):
+        tg.grad(f)(X)

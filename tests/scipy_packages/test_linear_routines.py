@@ -138,3 +138,20 @@ def test_what_has_no_rule_raises(call):
     call(X)
     with pytest.raises((tg.errors.DroppedDerivativeError, TypeError)):
         tg.grad(call)(X)
+
+
+def test_products_that_are_added_to_a_captured_array_in_place():
+    a = np.random.default_rng(0).normal(size=(3, 4))
+    c, y = np.zeros((3, 2), order="F"), np.zeros(3)
+
+    def f(x):
+        c[...], y[...] = 1.0, 2.0
+        blas.dgemm(1.5, a, np.outer(np.arange(4.0), x[:2]), beta=x[2], c=c, overwrite_c=1)
+        blas.dgemv(2.0, a, x[3] * np.arange(4.0), beta=1.0, y=y, overwrite_y=1)
+        return np.sum(c**3) + np.sum(y**2)
+
+    x = np.array([0.3, 0.7, 0.2, 1.1])
+    slopes = [(f(x + 1e-6 * e) - f(x - 1e-6 * e)) / 2e-6 for e in np.eye(4)]
+    assert tg.value_and_grad(f)(x)[0] == f(x)
+    np.testing.assert_allclose(tg.grad(f)(x), slopes, rtol=1e-7)
+    np.testing.assert_allclose(tg.jacobian(f, mode="forward")(x), tg.grad(f)(x), rtol=1e-13)

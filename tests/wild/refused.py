@@ -35,6 +35,7 @@ COMPILED = {
     ),
     **of("compiled (C, C++)", "thirteenth_plasmas.representations"),
     **of("compiled (Cython)", "later_signals.least_squares_baseline"),
+    **of("compiled (a C function that Numba made)", "sixteenth_machines.response_spectrum"),
     **of(
         "compiled (Cython)",
         "fourteenth_people.density fourteenth_people.smoothing fourteenth_people.regimes",
@@ -42,19 +43,14 @@ COMPILED = {
 }
 REFUSED = {
     **of("a view of an array of integers as `np.ndarray`", "later_algebra.energies"),
-    **of("`interpolate` of pandas", "last_earth.magnetic_field"),
     **of(
         "a tracked array is stored in a plain array",
         "fourteenth_places.farm_power fourteenth_places.jensen",
     ),
-    **of(
-        "a hash of the bytes of an array",
-        "fourteenth_places.one_loop fifteenth_rotations.finite_difference fifteenth_rotations.spectral",
-    ),
     **of("a parameter of astropy in arithmetic", "fourteenth_places.stellar_flux"),
     **of("a list of arrays is stored in an object array", "fourteenth_places.halo"),
     **of("an object that pickles itself", "fourteenth_people.quadratic_surrogate"),
-    **of("a gufunc of Numba", "fourteenth_people.rotors"),
+    **of("the package rounds its result, with a warning", "sixteenth_solids.lattice_planes"),
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
     **of(
         "functions of SciPy",
@@ -67,10 +63,7 @@ REFUSED = {
     **of("`a.dot(x)` of an object with `__array__`", "later_atoms.morse"),
     **of("a class derived from SciPy's `PPoly`", "later_signals.smoothing"),
     **of("a number of a class derived from `float`", "last_earth.sphere last_earth.vincenty"),
-    **of(
-        "a hash of the bytes of an array",
-        "last_choices.solid eighth_optics.point_spread eighth_optics.strehl eighth_optics.fresnel eighth_optics.polarised",
-    ),
+    **of("a digest of a tracked array", "last_choices.solid"),
     **of("`x.shape = ...` of an array that was written", "ninth_series.multitaper"),
     **of("a list of arrays is stored in an object array", "eleventh_models.black_body eleventh_models.halo"),
     **of("`np.place` into a plain array", "thirteenth_tables.edgeworth"),
@@ -91,7 +84,6 @@ REFUSED = {
     **of("singular values that are equal on a whole path, in forward mode", "tenth_tables.quartimax"),
     **of("sympy runs in the function", "eighth_models.log_likelihood eighth_models.kinetics"),
     **of("a whole array with fields", "fifth_motion.lorentz_arrays"),
-    **of("a gufunc of Numba", "fresh_scores.older_ensemble"),
     **of("a root by bisection, with a warning", "fresh_air.wet_bulb fresh_sky.kepler"),
     **of(
         "an object array of angles",

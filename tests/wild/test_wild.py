@@ -37,6 +37,7 @@ KINDS = (
     "thirteenth",
     "fourteenth",
     "fifteenth",
+    "sixteenth",
 )
 PROGRAMS = sorted(
     [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)

@@ -22,7 +22,7 @@ from ..._core.registry import late
 from ..._core.reverse import JOINT, NONE, SETTINGS, AdaptedRule, ShapeStandIn, Tape, keep, setting_copy
 from ..._core.variable import CLASSES, FLOAT, HANDLES, ArrayVariable, Variable, View, bottom, frozen, new
 from ...ops import families as families
-from ...ops.declare import PRIMITIVES, Signature, bound, coerced, is_operator, reads, signature_of
+from ...ops.declare import CAST, PRIMITIVES, Signature, bound, coerced, is_operator, reads, signature_of
 from .numbers import fit_rule
 
 GENERAL = """
@@ -172,7 +172,7 @@ def {name}(a, b):
                 elif cb is complex:
                     if issubclass(type(bottom(v)), float64):  # Python's own product of the two is a Python number
                         w = complex128(b)
-                elif (cb is not ndarray or (d := b.dtype) is not F8 and d.kind == "O") and cb not in NUMBERS:
+                elif (cb is not ndarray or (d := b.dtype) is not F8 and d.char in CAST) and cb not in NUMBERS:
                     w = coerced(b, a)
                     if w is NotImplemented:
                         return w
@@ -192,7 +192,7 @@ def {name}(a, b):
             elif ca is complex:
                 if issubclass(type(bottom(w)), float64):
                     v = complex128(a)
-            elif (ca is not ndarray or (d := a.dtype) is not F8 and d.kind == "O") and ca not in NUMBERS:
+            elif (ca is not ndarray or (d := a.dtype) is not F8 and d.char in CAST) and ca not in NUMBERS:
                 v = coerced(a, b)
                 if v is NotImplemented:
                     return v
@@ -331,7 +331,8 @@ SPACE: dict = dict(
     settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8, NUMBERS=NUMBERS,
     CONSTANT=CONSTANT, NOTHING=NOTHING,
     NONE=NONE, late=late,
-    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant_text, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE,
+    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant_text, coerced=coerced, CAST=CAST,
+    keep=keep, IMMUTABLE=IMMUTABLE,
     fixed=setting_copy,
     ndarray=np.ndarray,
     bottom=bottom, float64=np.float64, complex128=np.complex128,

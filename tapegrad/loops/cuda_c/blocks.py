@@ -1,4 +1,4 @@
-"""The body of a C function as a graph of blocks, for `control_flow`."""
+"""The body of a C function as a graph of blocks, for `scalar_frame`."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple

@@ -162,8 +162,9 @@ def ellipj(u, m):
 
 
 def mean_slope(out, a, b):
-    """The mean is pi / (2 R_F(0, a^2, b^2))."""
-    return 2.0 * out * out / math.pi * 0.5 * a * carlson(0.0, a * a, b * b, 1.0, powers=(0.5, 1.5, 0.5, 0.0))
+    """The mean is pi / (2 R_F(0, a^2, b^2)), with the sign of both."""
+    size = select(primal_of(a) < 0, -1.0, 1.0) * a
+    return out * out / math.pi * size * carlson(0.0, a * a, b * b, 1.0, powers=(0.5, 1.5, 0.5, 0.0))
 
 
 agm = special_function(

@@ -35,6 +35,19 @@ def below(n, factor, f, *args):
     return select(n == 0, 0.0, factor) * f(n - (n != 0), *args)
 
 
+def mirrored(n, f, *args):
+    """The derivative of Legendre's polynomials, f(n, ...): those of the degrees n and -n - 1 are equal."""
+    n = primal_of(n)
+    return f(select(n < 0, -n - 1, n), *args)
+
+
+def mirrored_second(n, f, *args):
+    """Of Chebyshev's of the second kind: those of the degrees n and -n - 2 have opposite signs."""
+    n = primal_of(n)
+    mirror = -n - 2
+    return select(n < 0, -1.0, 1.0) * f(select(n < 0, mirror + (mirror == -1), n), *args)
+
+
 # --- with respect to parameters: sums over lower degrees (Froehlich, Integral Transforms Spec. Funct. 2,
 # 1994) ---
 
@@ -110,21 +123,25 @@ eval_gegenbauer: Any = special_function(
     lambda out, n, a, x: below(n, 2.0 * a, eval_gegenbauer, a + 1.0, x),
 )
 eval_legendre = special_function(
-    sp.eval_legendre, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 1.5, x)
+    sp.eval_legendre, DEGREE, lambda out, n, x: mirrored(n, below, 1.0, eval_gegenbauer, 1.5, x)
 )
 eval_chebyu = special_function(
-    sp.eval_chebyu, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 2.0, x)
+    sp.eval_chebyu, DEGREE, lambda out, n, x: mirrored_second(n, below, 2.0, eval_gegenbauer, 2.0, x)
 )
 eval_chebyt = special_function(sp.eval_chebyt, DEGREE, lambda out, n, x: below(n, n, eval_chebyu, x))
 eval_chebys = special_function(
-    sp.eval_chebys, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 2.0, 0.5 * x)
+    sp.eval_chebys, DEGREE, lambda out, n, x: mirrored_second(n, below, 1.0, eval_gegenbauer, 2.0, 0.5 * x)
 )
 eval_chebyc = special_function(sp.eval_chebyc, DEGREE, lambda out, n, x: below(n, n, eval_chebys, x))
 eval_sh_legendre = special_function(
-    sp.eval_sh_legendre, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 1.5, 2.0 * x - 1.0)
+    sp.eval_sh_legendre,
+    DEGREE,
+    lambda out, n, x: mirrored(n, below, 2.0, eval_gegenbauer, 1.5, 2.0 * x - 1.0),
 )
 eval_sh_chebyu = special_function(
-    sp.eval_sh_chebyu, DEGREE, lambda out, n, x: below(n, 4.0, eval_gegenbauer, 2.0, 2.0 * x - 1.0)
+    sp.eval_sh_chebyu,
+    DEGREE,
+    lambda out, n, x: mirrored_second(n, below, 4.0, eval_gegenbauer, 2.0, 2.0 * x - 1.0),
 )
 eval_sh_chebyt = special_function(
     sp.eval_sh_chebyt, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_chebyu, 2.0 * x - 1.0)

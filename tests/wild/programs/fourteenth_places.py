@@ -119,7 +119,7 @@ def middle(x):
 
 def one_loop(x):
     spectrum = x[0] * WAVENUMBERS ** x[1] / (1.0 + (WAVENUMBERS / 0.05) ** 2)
-    return FAST.one_loop_dd(spectrum)[0][30:60:6]
+    return FAST.one_loop_dd(spectrum)[1][30:60:6]
 
 
 def tinker(x):
