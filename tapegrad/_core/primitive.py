@@ -278,10 +278,6 @@ class Trace:
     def adopt(self, x: Variable) -> None:
         """An array that the function captured: the trace may make it its own."""
 
-    def repeating(self, records: AnyList) -> AnyList:
-        """Records of a tape over this trace, with rules that give the same sooner."""
-        return records
-
     def apply(self, prim: "Primitive", args: Any, params: Params) -> Any:
         """The operation at this level."""
         inputs, slots = zip(*[lower(a, self) for a in args], strict=True)

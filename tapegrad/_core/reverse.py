@@ -397,8 +397,6 @@ def _sweep(trace: Tape, seeds: AnyList, again: bool | None, even: bool = False) 
     records = [careful_record(r, even) for r in trace.records] if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made: Any = getattr(records, "cotangents", None)
-    if OPEN.hiding and not again and made is None:
-        records = OPEN.hiding[-1].repeating(records[: top + 1])
     G: AnyList = [None] * (top + 1) if made is None else made(top + 1)
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g

@@ -53,7 +53,6 @@ from .instructions import (
     part_settings,
 )
 from .raised_errors import RAISED, conditions
-from .repeated_rules import repeated
 from .settings_keys import NO_STEPS, content_key, settings_key, settled_of
 
 WEAK = 2  # an argument that is a number of Python
@@ -150,8 +149,6 @@ class Record(Trace):
         # numbers that came from Python's by arithmetic, which beside an array may have counted as less than
         # it
         self.weak: set = set()
-        self.rules: dict = {}  # reverse rules -> what repeats them (`repeated_rules`)
-        self.log: list | None = None  # gets (method, its settings, operands, result) of each operation
         self.around, self.before = sys.exception(), [] if before is None else before
 
     # --- what it is for others ---
@@ -370,26 +367,16 @@ class Record(Trace):
         return self.done(prim, slots, params)
 
     def element(self, x, at):
-        i = x._slot
-        if type(self.known[i]) is not ndarray or self.known[i].dtype is not F8:
-            return self.done(READ, (i,), dict(element_at(at)))
-        k = self.element_number(at, (i,))
-        if self.log is not None:
-            self.log.append((Record.element_number, (at,), (i,), k))
-        return self.handles(k)
-
-    def element_number(self, at, slots):
-        """The number of an element."""
-        (i,) = slots
-        j = self.same.get(i, i) if self.same else i
+        i = j = x._slot
+        if self.same:
+            j = self.same.get(i, i)
         k = self.elements.get((j, at))
         if k is None:
-            what = READ, element_at(at), self.watched
-            self.elements[j, at] = k = self.new(self.known[i][at], what, (j,))
-        return k
-
-    def repeating(self, records):
-        return [repeated(self, self.rules, record) for record in records]
+            out = self.known[i][at]
+            if type(out) is not float64:
+                return self.done(READ, (i,), dict(element_at(at)))
+            self.elements[j, at] = k = self.new(out, (READ, element_at(at), self.watched), (j,))
+        return self.handles(k)
 
     def single(self, prim, x, v, i):
         return self.shortly(prim, (i,))
@@ -414,18 +401,6 @@ class Record(Trace):
             short = self.shortened(prim) if short is None else short
             if not short:
                 return self.done(prim, given, NOTHING)
-        k = self.elementwise(short, given)
-        if self.log is not None:
-            self.log.append((Record.elementwise, (short,), given, k))
-        look = self.looks[k]
-        y = new(look[6])
-        y._value = look[0]
-        y._trace = self
-        y._slot = k
-        return y
-
-    def elementwise(self, short, given):
-        """The number of the result of such an operation."""
         run, met, to_look, what = short
         slots = given if not self.same else tuple([self.same.get(j, j) for j in given])
         looks = self.looks
@@ -446,7 +421,13 @@ class Record(Trace):
             known.append(out)
             looks.append(look)
             met[slots] = k
-        return k
+        else:
+            look = looks[k]
+        y = new(look[6])
+        y._value = look[0]
+        y._trace = self
+        y._slot = k
+        return y
 
     def apply(self, prim, args, params):
         slots = []
@@ -492,35 +473,20 @@ class Record(Trace):
                 self.heed(setting)
             if self.weak and not self.weak.isdisjoint(slots):
                 return self.weakly(prim, slots, params)
-        of_params = None
+        ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
+        run, pure, fresh = instruction_form(prim)
+        key = found = of_params = None
+        met = self.met
         if not params:
-            params = NOTHING
+            params, key = NOTHING, (prim, ks)
+            short = self.short.get(prim)
+            if short:
+                met, key = short[1], ks
         else:
             params, of_params = settled_of(prim, params)
             if of_params is not None:
                 of_params = self.settings.setdefault(of_params, len(self.settings))
-        if prim.opened is not None:
-            value = self.known[slots[0]]
-            if type(value) is ndarray and value.dtype is F8 and value.size >= OPENED_ELEMENTS:
-                return prim.opened(*[self.handles(k) for k in slots], **params)
-        k = self.performed(prim, params, of_params, slots)
-        if self.log is not None:
-            self.log.append((Record.performed, (prim, params, of_params), slots, k))
-        return self.handles(k)
-
-    def performed(self, prim, params, of_params, slots):
-        """The number of its result, or those of its parts.  `of_params`: the number of its settings."""
-        ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
-        run, pure, fresh = instruction_form(prim)
-        key = found = None
-        met = self.met
-        if not params:
-            key = prim, ks
-            short = self.short.get(prim)
-            if short:
-                met, key = short[1], ks
-        elif of_params is not None:
-            key = prim, ks, of_params
+                key = prim, ks, of_params
         if not pure:
             key = None
         elif key is not None:
@@ -528,8 +494,11 @@ class Record(Trace):
             if found is not None and not self.serves(found):
                 found = None
             if found is not None and not prim.writes:
-                return found
+                return self.handles(found)
         values = [self.known[k] for k in slots]
+        if prim.opened is not None and type(values[0]) is ndarray and values[0].dtype is F8:
+            if values[0].size >= OPENED_ELEMENTS:
+                return prim.opened(*[self.handles(k) for k in slots], **params)
         if prim.writes:
             self.move(slots[0], values)
         watched = self.watched
@@ -555,7 +524,7 @@ class Record(Trace):
             self.same[k] = found
         elif key is not None and k != ():
             met[key] = k
-        return k
+        return self.handles(k)
 
     def listened(self, prim, values, params):
         """What the operation gives, and the kinds of errors at which a replay looks: not those of which
