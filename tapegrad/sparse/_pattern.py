@@ -6,7 +6,6 @@ branches and indices are those of the point, and `conditions` are the values tha
 that were read, such as zeros of matrices, come from captured arrays. The pattern holds while those arrays,
 listed in `relied`, are unchanged."""
 
-import copy
 from typing import Any
 
 import numpy as np
