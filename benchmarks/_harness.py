@@ -280,6 +280,13 @@ def memory():
     return f"{kilobytes / 2**20:.0f} GiB"
 
 
+def settle(job, seconds=1.0):
+    """Calls a prepared job for this processor time: then its texts are written, and nothing more is compiled."""
+    begin = time.process_time()
+    while time.process_time() - begin < seconds:
+        job()
+
+
 def peak_memory(script, *words):
     """Megabytes by which the resident set of a fresh process rises at its peak while it runs `python script
     --memory words`."""

@@ -111,9 +111,7 @@ def table(report):
         if bench.jax() is not None:
             jobs["JAX"] = in_turn(compiled(theirs, name), [tg.tree.map(np.array, x) for x in at])
         compared({job: run for job, run in jobs.items() if job != "NumPy"})
-        begin = time.process_time()
-        while time.process_time() - begin < 1.0:  # as long as it takes until nothing more is compiled
-            jobs["tapegrad"]()
+        bench.settle(jobs["tapegrad"])
         jobs = {job: run if isinstance(run, bench.Absent) else lambda run=run: (run(), 0)[1]
                 for job, run in jobs.items()}  # fmt: skip
         t = bench.measure(jobs, seconds=1.0, rounds=(5, 21))

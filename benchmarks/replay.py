@@ -84,8 +84,7 @@ def programs(report):
         eager = jobs["tapegrad"]
         p = tg.prepare(program.text(np, *program.data), *program.at, argnums=several)
         jobs["tapegrad"] = lambda p=p, at=program.at: p.grad(*at)
-        for _ in range(3):
-            p.grad(*program.at)
+        bench.settle(jobs["tapegrad"])
         t = bench.measure({"NumPy": jobs.pop("NumPy")}, seconds=0.1) | bench.measure(
             jobs | {"eager": eager}, seconds=1, rounds=(5, 21)
         )
@@ -111,9 +110,8 @@ def gm3(report):
     for N in (8,) if report.quick else (32, 128):
         f, parts = mutation.gm3_loss(N), mutation.constants(N)
         p = tg.prepare(f, mutation.P)
-        for _ in range(3):
-            p.grad(mutation.P)
         jobs = {"eager": lambda f=f: tg.grad(f)(mutation.P), "tapegrad": lambda p=p: p.grad(mutation.P)}
+        bench.settle(jobs["tapegrad"])
         torch, jax = bench.torch(), bench.jax()
         jobs |= dict.fromkeys(("PyTorch", "JAX"), bench.NOT_INSTALLED)
         if torch is not None:
@@ -153,8 +151,7 @@ def kalman(report):
         eager = jobs["tapegrad"]
         p = tg.prepare(model(np, y, filters.B), theta)
         jobs["tapegrad"] = lambda p=p: p.value_and_grad(theta)
-        for _ in range(3):
-            p.value_and_grad(theta)
+        bench.settle(jobs["tapegrad"])
         t = bench.measure(jobs | {"eager": eager}, seconds=3, rounds=(3, 21))
         share = bench.ratio(t["tapegrad"], t["JAX jit"])
         report.row(f"{title}, T = {len(y)}", *[bench.times(s, 1e3) for s in t.values()], share)
@@ -366,8 +363,7 @@ def calls(report):
         "integers of 3": lambda x: (x[order] * x).sum(),
     }.items():
         p, g = tg.prepare(f, x), tg.grad(f)
-        for _ in range(3):
-            p.grad(x)
+        bench.settle(lambda p=p, x=x: p.grad(x), 0.3)
         guards = p.forms["grad"].programs[0].surroundings.changed
         t = bench.measure({"eager": lambda g=g: g(x), "tapegrad": lambda p=p: p.grad(x)}, seconds=0.3)
         count = 2000

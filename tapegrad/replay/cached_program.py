@@ -133,10 +133,8 @@ class CachedProgram:
         self.groups, self.joint = groups, joint if groups else 0
         if program.state is not None and program.state.holds_objects:
             surroundings.walked = surroundings.environment.walk
-        tree = program.tree
-        self.built = builder(tree)
         # the outputs after these are of the state
-        self.results = None if program.state is None else len(leaves(tree))
+        self.results = None if program.state is None else len(leaves(program.tree))
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
         self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
@@ -156,6 +154,11 @@ class CachedProgram:
         self.refused = False  # are there none any more, for its values are often not finite?
         self.writes = bool(program.written) or program.writes_arguments
         self.plainly = ""  # why the last call was run as it is
+
+    @functools.cached_property
+    def built(self) -> Callable:
+        """What makes the result of its leaves."""
+        return builder(self.program.tree)
 
     def is_apart(self, values: list) -> bool:
         """Return whether written arrays share no memory with arguments."""

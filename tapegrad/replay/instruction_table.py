@@ -5,7 +5,6 @@ What is the same for all instructions of a class is worked out once, for its fir
 
 import functools
 import itertools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from .costs import ALIKE_ROWS, LOOP_TRIPS, TRIP_ROWS_LEAST
 from .program import Program
 from .record.settings_keys import REGIONS, index_key
 
-ARGS_OF, PARAMS_OF, WATCHED_OF, PRIM_OF = map(operator.attrgetter, ("args", "params", "watched", "prim"))
+PRIM, PARAMS, WATCHED = range(3)  # what is done
 END = 1 << 62  # the reader of what leaves the program
 WHOLE = 2**53  # whole numbers below it are floats
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -32,12 +31,11 @@ class InstructionTable:
     def __init__(self, program: Program, shown: dict):
         self.program, self.code, self.shown = program, program.code, shown
         count = len(self.code)
-        self.instructions = [i for _, i in self.code]
-        args = [*map(ARGS_OF, self.instructions)]
+        args = self.code.operands
         arity = np.fromiter(map(len, args), np.int64, count)
         self.starts = np.concatenate([[0], arity.cumsum()])
         self.operands = np.fromiter(itertools.chain.from_iterable(args), np.int64, int(self.starts[-1]))
-        self.made = np.fromiter([k for k, _ in self.code], np.int64, count)
+        self.made = np.array(self.code.numbers, np.int64)
         self.reader = np.repeat(np.arange(count), arity)
         size = program.size + max(0, -int(self.made.min(initial=0)))  # groups have numbers below 0
         self.position, self.last = np.full(size, -1), np.full(size, -1)
@@ -70,11 +68,11 @@ class InstructionTable:
         ] += np.uint64(2)
         self.looks = looks
         what = np.zeros(len(self.code), np.uint64)
-        for column in (PARAMS_OF, WATCHED_OF, PRIM_OF):
-            found = np.fromiter(map(id, map(column, self.instructions)), np.uint64, len(what))
-            if column is PARAMS_OF:
+        for column in (PARAMS, WATCHED, PRIM):
+            found = np.fromiter([id(row[column]) for row in self.code.what], np.uint64, len(what))
+            if column is PARAMS:
                 self.params = params = found
-            elif column is WATCHED_OF:
+            elif column is WATCHED:
                 found = flags = self.of_equal(found)
             what = (what + found) * FACTOR
         known: dict = {}
@@ -82,7 +80,7 @@ class InstructionTable:
         names, first, inverse = np.unique(params[regional], return_index=True, return_inverse=True)
         forms = np.zeros(len(names), np.uint64)
         for n, m in enumerate(regional[first].tolist()):
-            params_of = self.code[m][1].params
+            params_of = self.code.what[m][PARAMS]
             form, self.indices[id(params_of)] = index_form(params_of)
             forms[n] = known.setdefault(form, len(known))
         what[regional] = ((forms[inverse] + found[regional]) * FACTOR + flags[regional]) * FACTOR
@@ -106,7 +104,7 @@ class InstructionTable:
         each, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
         same: dict = {}
         for n, at in enumerate(first.tolist()):
-            each[n] = same.setdefault(self.instructions[at].watched, each[n])
+            each[n] = same.setdefault(self.code.what[at][WATCHED], each[n])
         return each[inverse]
 
     @functools.cached_property
@@ -158,7 +156,7 @@ class InstructionTable:
 
     def numbers_of(self, n: int) -> tuple:
         """The numbers of the index of an instruction."""
-        return self.indices.get(id(self.code[n][1].params), ())
+        return self.indices.get(id(self.code.what[n][PARAMS]), ())
 
     def read_outside(self, which: np.ndarray) -> np.ndarray:
         """Of each value: does one of these instructions read it, or does it leave the program?"""

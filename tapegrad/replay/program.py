@@ -28,6 +28,7 @@ from .record.instructions import (
     STRUCTURAL,
     Guard,
     Instruction,
+    InstructionList,
     instruction_form,
     is_of_another,
     is_total,
@@ -82,7 +83,7 @@ def guard_holds(a: Any, b: Any) -> bool:
 
 class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number ->
-    value; `code`: the instructions that are left, (number, instruction), in order; `guards`: number ->
+    value; `code`: the instructions that are left; `guards`: number ->
     conditions on that value; `outputs`: (number or None, what the leaf is always); `written`: (array,
     number); `may_raise`: numbers of what may raise, `asked`: those that nobody reads;
     `read`: the captured arrays; `state`: what it leaves in objects, as further outputs;
@@ -150,12 +151,9 @@ class Program:
         return [*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.asked]
 
     @functools.cached_property
-    def code(self) -> list:
-        """(A recording that is never replayed has no need of it.)"""
-        with scope_block():
-            CollectorPause()
-            each = zip(self.numbers, self.what, self.operands, strict=True)
-            return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
+    def code(self) -> InstructionList:
+        """The instructions in order."""
+        return InstructionList(self.numbers, self.what, self.operands)
 
     def with_constants(self) -> "Program":
         """A program like this one, which may get more constants."""
@@ -172,10 +170,10 @@ class Program:
         made.added = dict(self.added)
         return made
 
-    def with_code(self, code: list) -> "Program":
+    def with_code(self, pairs: Iterable) -> "Program":
         """A program like this one with other instructions."""
         made = copy.copy(self)
-        made.code = code
+        made.code = InstructionList.of_pairs(pairs)
         made.__dict__.pop("steps", None)  # those of the other code
         return made
 
@@ -267,8 +265,7 @@ class Program:
         done once, here.  Captured arrays count as known.  None where a guard fails, or a plain call would
         warn."""
         env = {**values, **self.constants, **dict(self.captured)}
-        rest = self.with_code([])
-        rest.arguments, rest.captured = [k for k in self.arguments if k not in values], []
+        left: list = []
         HEARD.shown = None
         for k, i in self.code:
             if all([j in env for j in i.args]):
@@ -279,14 +276,16 @@ class Program:
                 finally:
                     put(before)
             else:
-                rest.code.append((k, i))
+                left.append((k, i))
         if HEARD.shown is not None or any(
             [self.failing(k, env[k]) is not None for k in self.guards if k in env]
         ):
             return None
+        rest = self.with_code(left)
+        rest.arguments, rest.captured = [k for k in self.arguments if k not in values], []
         rest.asked = [k for k in self.asked if k not in env]
         rest.guards = {k: g for k, g in self.guards.items() if k not in env}
-        read = {j for _, i in rest.code for j in i.args} | {k for k, _ in self.outputs}
+        read = {j for _, i in left for j in i.args} | {k for k, _ in self.outputs}
         rest.constants = {k: v for k, v in env.items() if k in read}
         return rest
 

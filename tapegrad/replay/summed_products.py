@@ -2,6 +2,7 @@
 factors side by side and the right ones below each other."""
 
 import collections
+import itertools
 import math
 from typing import Any
 
@@ -37,7 +38,8 @@ def signs(prim: Primitive, operands: tuple) -> list:
 def with_summed_products(program: Any) -> Any:
     """Return the program in which products that are only added up are one product, where that has fewer
     elements to read than the sums; the same program if there is none."""
-    if sum([w[0].reduces == "products" for w in program.what]) < SUMMED_PRODUCTS:
+    kinds = dict(zip(map(id, program.what), program.what, strict=True)).values()
+    if not any([prim.reduces == "products" for prim, *_ in kinds]):
         return program
     found = ProductSums(program)
     return found.rewritten() if found.sums else program
@@ -45,19 +47,24 @@ def with_summed_products(program: Any) -> Any:
 
 class ProductSums:
     """The sums of a program whose terms are products: `sums`, number of the value -> its terms, as
-    (sign, number)."""
+    (sign, number); `made`: the sums and products of matrices."""
 
     def __init__(self, program: Any):
         self.program, self.shown = program, program.shown
-        self.made = dict(zip(program.numbers, zip(program.what, program.operands, strict=True), strict=True))
-        self.reads = collections.Counter([j for ks in program.operands for j in ks])
-        self.kept = {*program.ends, *program.guards}
         self.within: set = set()  # sums and products that are terms of another sum
-        nodes = [k for k in program.numbers if self.is_sum(k)]
+        self.sums: dict = {}
+        kinds = dict(zip(map(id, program.what), program.what, strict=True))
+        fit = {n for n, (prim, *_) in kinds.items() if is_addition(prim) or prim.reduces == "products"}
+        each = zip(program.numbers, program.what, program.operands, strict=True)
+        self.made = {k: (w, ks) for k, w, ks in each if id(w) in fit and self.is_matrix(k)}
+        if sum([self.is_product(k) for k in self.made]) < SUMMED_PRODUCTS:
+            return
+        self.reads = collections.Counter(itertools.chain.from_iterable(program.operands))
+        self.kept = {*program.ends, *program.guards}
+        nodes = [k for k in self.made if self.is_sum(k)]
         for k in nodes:
             self.within.update([a for a in self.made[k][1] if self.is_term(a)])
         self.left_out: set = set()
-        self.sums = {}
         for k in nodes:
             if k not in self.within:
                 terms, inner = self.terms(k)
@@ -71,13 +78,14 @@ class ProductSums:
 
     def is_sum(self, k: int) -> bool:
         (prim, *_), operands = self.made[k]
-        fits = is_addition(prim) and self.is_matrix(k) and is_packed(self.shown[k])
+        fits = is_addition(prim) and is_packed(self.shown[k])
         return fits and all([self.shown[a][1] == self.shown[k][1] for a in operands])
 
     def is_product(self, k: int) -> bool:
-        (prim, *_), operands = self.made.get(k, ((None,), ()))
-        fits = prim is not None and prim.reduces == "products" and self.is_matrix(k)
-        return fits and all([len(self.shown[a][1]) == 2 and self.shown[a][3] == F8 for a in operands])
+        (prim, *_), operands = self.made[k]
+        return prim.reduces == "products" and all(
+            [len(self.shown[a][1]) == 2 and self.shown[a][3] == F8 for a in operands]
+        )
 
     def is_term(self, k: int) -> bool:
         """Return whether the sum that reads the value is its only reader, and can add its terms."""

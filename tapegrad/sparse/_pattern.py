@@ -6,7 +6,6 @@ branches and indices are those of the point, and `conditions` are the values tha
 that were read, such as zeros of matrices, come from captured arrays. The pattern holds while those arrays,
 listed in `relied`, are unchanged."""
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -140,13 +139,12 @@ def asked_of(program: Program, numbers: list, guards: dict | None = None) -> Pro
     may_raise = () if guards is None else program.may_raise
     if not numbers and not guards and not may_raise:
         return None
-    part = copy.copy(program)
-    needed, part.code = {*numbers, *(guards or ()), *may_raise}, []
+    needed, pairs = {*numbers, *(guards or ()), *may_raise}, []
     for k, i in reversed(program.code):
         if k in needed:
             needed.update(i.args)
-            part.code.append((k, i))
-    part.code.reverse()
+            pairs.append((k, i))
+    part = program.with_code(reversed(pairs))
     part.outputs, part.written = [(k, None) for k in numbers], []
     part.guards = guards or {}
     return part

@@ -53,12 +53,13 @@ class GroupDefinitions:
         self.done: set = set()  # what has been read
         self.ends = {*program.ends, *program.guards}
         self.numbers: dict = {}
-        self.known = {k: None if k in others else self.definition(k, i) for k, i in program.code}
+        self.pairs = [*program.code]
+        self.known = {k: None if k in others else self.definition(k, i) for k, i in self.pairs}
         self.users: dict = {}
-        for k, i in program.code:
+        for k, i in self.pairs:
             for a in dict.fromkeys(operands(self.known[k], i)):
                 self.users.setdefault(a, []).append(k)
-        for k, i in reversed(program.code):  # a view that others take is theirs
+        for k, i in reversed(self.pairs):  # a view that others take is theirs
             d = self.known[k]
             if (
                 type(d) is RegionView
@@ -282,14 +283,14 @@ class Reader:
 
     def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
         self.program, self.kinds = program, GroupDefinitions(program, others=others, within=within)
-        self.by_number = dict(program.code)
+        self.by_number = dict(self.kinds.pairs)
         self.ready = {*self.kinds.program.inputs}
         self.order: list = []
         self.groups: list = []
         self.alone: dict = {}  # name -> how many large ones are in no group
         self.others = others
         self.now = OpenGroup({})
-        for part in parts or (program.code,):
+        for part in parts or (self.kinds.pairs,):
             for k, i in part:
                 self.read(k, i)
                 self.kinds.done.add(k)

@@ -228,7 +228,7 @@ def join_products(reader: Any) -> None:
 def split_by_rows(kinds: Any) -> tuple | None:
     """The instructions in three parts, of which the second is all work on the rows of a large matrix that
     several products share; None if there is none, or the order matters."""
-    code, matrices, turned = kinds.program.code, [], {}
+    code, matrices, turned = kinds.pairs, [], {}
     if not all([is_pure(i.prim) for _, i in code]):
         return None
     for k, i in code:

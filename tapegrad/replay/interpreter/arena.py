@@ -379,7 +379,14 @@ def view_steps(at: np.ndarray) -> tuple | None:
     if not at.size:
         return None
     first = int(at.flat[0])
-    steps = [int(at.take(1, axis=n).flat[0]) - first if size > 1 else 1 for n, size in enumerate(at.shape)]
+    origin = (0,) * (at.ndim - 1)
+    steps = [
+        int(at[(*origin[:n], 1, *origin[n:])]) - first if size > 1 else 1 for n, size in enumerate(at.shape)
+    ]
+    if int(at.flat[-1]) != first + sum(
+        [(size - 1) * step for size, step in zip(at.shape, steps, strict=True)]
+    ):
+        return None
     told = first + sum(
         [
             np.arange(size).reshape((-1,) + (1,) * (at.ndim - n - 1)) * steps[n]

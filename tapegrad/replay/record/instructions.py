@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from numpy import ndarray
@@ -56,6 +57,35 @@ class Instruction:
     def reduces(self) -> str | None:
         """How it combines elements along axes."""
         return self.prim.reduces
+
+
+class InstructionList(Sequence):
+    """The instructions of a program as pairs (number, instruction), which are made when they are asked for.
+    `numbers`, `what`, as (operation, settings, flags), and `operands` are the columns."""
+
+    __slots__ = ("numbers", "operands", "what")
+
+    def __init__(self, numbers: list, what: list, operands: list):
+        self.numbers, self.what, self.operands = numbers, what, operands
+
+    @classmethod
+    def of_pairs(cls, pairs: Iterable) -> "InstructionList":
+        """Return the list of these pairs."""
+        each = [(k, (i.prim, i.params, i.watched), i.args) for k, i in pairs]
+        return cls(*[[row[n] for row in each] for n in range(3)])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator:
+        for k, (prim, params, watched), ks in zip(self.numbers, self.what, self.operands, strict=True):
+            yield k, Instruction(prim, ks, params, watched)
+
+    def __getitem__(self, at: Any) -> Any:
+        if type(at) is slice:
+            return [*InstructionList(self.numbers[at], self.what[at], self.operands[at])]
+        prim, params, watched = self.what[at]
+        return self.numbers[at], Instruction(prim, self.operands[at], params, watched)
 
 
 class Guard:
