@@ -255,10 +255,12 @@ def can_hold(dtype: Any, x: Any, theirs: Any = pandas.core.dtypes.cast.np_can_ho
     return theirs(dtype, x)
 
 
-def coerced(self: Any, other: Any, raise_on_upcast: bool, theirs: Any = Block.coerce_to_target_dtype) -> Any:
+def coerced(
+    self: Any, other: Any, *args: Any, theirs: Any = Block.coerce_to_target_dtype, **settings: Any
+) -> Any:
     """Pandas' own method that gives a column the type that a value needs."""
     if self.dtype.kind != "f" or not has_tracked(other):
-        return theirs(self, other, raise_on_upcast)
+        return theirs(self, other, *args, **settings)
     return new_block(TrackedColumn(np.array(self.values.ravel(), float)), self._mgr_locs, ndim=self.ndim)
 
 
@@ -266,9 +268,7 @@ def filled(self: Any, value: Any, *args: Any, theirs: Any = Block.fillna, **sett
     """Pandas' own `fillna` of columns of one type."""
     if self.dtype.kind != "f" or not has_tracked(value):
         return theirs(self, value, *args, **settings)
-    columns = (
-        [coerced(b, value, False) for b in self._split()] if self.ndim > 1 else [coerced(self, value, False)]
-    )
+    columns = [coerced(b, value) for b in self._split()] if self.ndim > 1 else [coerced(self, value)]
     return [filled for b in columns for filled in b.fillna(value, *args, **settings)]
 
 
@@ -284,9 +284,9 @@ def column_set(
     theirs(self, loc, idx, value, inplace_only and not has_tracked(value))
 
 
-def missing(x: Any, theirs: Any = pandas.core.dtypes.missing._isna) -> Any:
+def missing(x: Any, *args: Any, theirs: Any = pandas.core.dtypes.missing._isna) -> Any:
     """Pandas' own `isna`."""
-    return values_of(np.isnan(primal_of(x))) if type(x) in HANDLES else theirs(x)
+    return values_of(np.isnan(primal_of(x))) if type(x) in HANDLES else theirs(x, *args)
 
 
 for _module in (pandas.core.dtypes.cast, pandas.core.internals.blocks, pandas.core.internals.managers):
