@@ -35,7 +35,7 @@ def device_concatenator(*xs: Any) -> Any:
     return [there(x) for x in xs] if on_a_device(xs) else xs
 
 
-def parts_there(x: Any, within: bool = False) -> Any:
+def parts_there(x, within: bool = False):
     """The same of an argument.  What is listed beside an array of the device is an array there; so is a list
     of numbers that are not all integers, which may be a shape or axes."""
     if type(x) not in (list, tuple):
@@ -72,7 +72,7 @@ class AdaptedFunction:
             return there(self.theirs(*[parts_there(x) for x in args], **moved))
         return there(self.host(*args, **kwargs))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         found = getattr(self.host, name)
         return AdaptedFunction(getattr(self.theirs, name, found), found) if callable(found) else found
 
@@ -108,7 +108,7 @@ class DeviceModule:
     def __init__(self, theirs: Any, host: Any):
         self._theirs, self._host = theirs, host
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         host = getattr(self._host, name)
         found = self.__dict__[name] = lenient(getattr(self._theirs, name, host), host)
         return found

@@ -36,5 +36,5 @@ def evaluate(
     return out
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str):
     return getattr(numexpr, name)

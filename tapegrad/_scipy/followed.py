@@ -87,7 +87,7 @@ def statistic_of_samples(g: types.FunctionType) -> Callable:
     return run
 
 
-def is_clean_sample(x: Any) -> bool:
+def is_clean_sample(x) -> bool:
     """Is x an array of one axis of floating point numbers, known to have no nan?"""
     if getattr(x, "ndim", 0) != 1 or x.dtype.kind != "f" or (values := seen(x)) is None:
         return False
@@ -115,10 +115,10 @@ COMPILED = ("builtin_function_or_method", "cython_function_or_method", "fused_cy
 class CompiledFunction:
     """A function that SciPy has compiled.  `rule`: ours, for tracked values."""
 
-    def __init__(self, f: Any, rule: Callable | None = None):
+    def __init__(self, f, rule: Callable | None = None):
         self.f, self.rule = f, rule
 
-    def __getitem__(self, kind: Any) -> "CompiledFunction":
+    def __getitem__(self, kind) -> "CompiledFunction":
         return CompiledFunction(self.f[kind], self.rule)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -214,7 +214,7 @@ class FunctionOverlay:
     def __init__(self, module: Any, **others: Any):
         self.__dict__.update(others, _module=module)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(self._module, name)
 
 
@@ -246,7 +246,7 @@ class Follower:
 
     on_device = False
 
-    def __init__(self, *homes: str, **given: Any):
+    def __init__(self, *homes: str, **given):
         self.homes, self.named = (*homes, "scipy._lib.", "scipy._external."), given
         self.given = {**array_api(faces), **given}
         # id -> (what was met, ours)
@@ -255,7 +255,7 @@ class Follower:
         self.bases: dict[type, type] = {}  # a class of the library's without bases -> the base of ours
         self.decorators: dict[Callable, Callable] = {}  # a function of the library's -> what ours gets
 
-    def leaf(self, theirs: Any, ours: Any) -> None:
+    def leaf(self, theirs, ours) -> None:
         """Declare the rule of a function that is compiled, for tracked values."""
         self.leaves[id(theirs)] = self.seen[id(theirs)] = theirs, CompiledFunction(theirs, ours)
 
@@ -267,7 +267,7 @@ class Follower:
     def device(self) -> "DeviceFollower":
         return DeviceFollower(self)
 
-    def is_home(self, module: Any) -> bool:
+    def is_home(self, module) -> bool:
         return isinstance(module, str) and module.startswith(self.homes)
 
     def __call__(self, x: Any) -> Any:
@@ -282,7 +282,7 @@ class Follower:
         self.seen[id(x)] = x, new
         return new
 
-    def stand_in(self, x: Any, kind: type) -> Any:
+    def stand_in(self, x, kind: type):
         if getattr(x, "__name__", None) in self.given:
             return self.given[x.__name__]
         if kind is types.ModuleType:
@@ -336,7 +336,7 @@ class Follower:
         followed = getattr(rule, "followed", None)
         return ours if followed is None else called_within(followed(), ours)
 
-    def constant(self, x: np.ndarray) -> Any:
+    def constant(self, x: np.ndarray):
         """An array of the library's, so that what is computed of it takes what is tracked."""
         return variable(x.copy())
 
@@ -346,7 +346,7 @@ class Follower:
             self.seen[key] = real, ModuleGlobals(real, self)
         return self.seen[key][1]
 
-    def function(self, f: Any) -> Callable:
+    def function(self, f) -> Callable:
         """f with other surroundings, chosen by where its arrays lie."""
         g = self.rebuilt(f)
 
@@ -359,7 +359,7 @@ class Follower:
         vars(on_arrays).update(followed=lambda: on_arrays, code=g)
         return on_arrays
 
-    def rebuilt(self, f: Any) -> Callable:
+    def rebuilt(self, f) -> Callable:
         f = getattr(f, "_implementation", f)  # (of what NumPy dispatches)
         cells = None
         if f.__closure__:
@@ -385,7 +385,7 @@ class Follower:
         except ValueError:
             return c
 
-    def of_class(self, c: type) -> Any:
+    def of_class(self, c: type):
         if (
             issubclass(c, (BaseException, dict, list))
             or not is_python_class(c)
@@ -415,7 +415,7 @@ class Follower:
             else c
         )
 
-    def klass(self, c: type) -> Any:
+    def klass(self, c: type):
         """A class with the members of c, followed; SciPy's own instances are instances of it too."""
         known = self.seen.get(id(c))
         if known is not None:
@@ -451,7 +451,7 @@ class Follower:
             vars(new).update({name: self.attribute(v, x, new) for name, v in vars(x).items()})
         return self.seen[key][1]
 
-    def is_instance(self, x: Any) -> bool:
+    def is_instance(self, x) -> bool:
         """Is x an object of a class that is followed?"""
         return self.is_home(type(x).__module__) and isinstance(self.of_class(type(x)), FollowedType)
 
@@ -484,7 +484,7 @@ class Follower:
             return new
         return self(m)
 
-    def method(self, m: Any) -> Callable:
+    def method(self, m) -> Callable:
         """A method of an object that holds arrays of the host; where it meets one of the device, it is that
         of a copy there."""
         g = self.rebuilt(m)
@@ -498,7 +498,7 @@ class Follower:
         return on_arrays
 
 
-def called_within(followed: Any, ours: Callable) -> Callable:
+def called_within(followed, ours: Callable) -> Callable:
     """A public function that is followed, for followed code that calls it: the code alone, for Variables that
     show their values.  `ours`: the public function's face, for anything else."""
     code = followed.code
@@ -513,12 +513,12 @@ def called_within(followed: Any, ours: Callable) -> Callable:
     return run
 
 
-def whole_range(*ends: Any) -> range:
+def whole_range(*ends) -> range:
     """Python's, of whole numbers that lie on the device."""
     return range(*[int(bare(n)) for n in ends])
 
 
-def whole_zip(*xs: Any, strict: bool = False) -> zip:
+def whole_zip(*xs, strict: bool = False) -> zip:
     """Python's; whole numbers that lie on the device are Python's, too."""
     whole = lambda x: on_a_device((x,)) and getattr(x, "dtype", np.dtype(float)).kind in "iu"
     return zip(*[bare(x).tolist() if whole(x) else x for x in xs], strict=strict)
@@ -567,7 +567,7 @@ class DeviceFollower(Follower):
             return None if isinstance(ours, FollowedType) and self.is_home(ours._theirs.__module__) else ours
         return face_there(ours) or lenient(ours, ours)
 
-    def constant(self, x: np.ndarray) -> Any:
+    def constant(self, x: np.ndarray):
         return there(variable(x.copy()))
 
     def space(self, real: dict) -> ModuleGlobals:
@@ -577,7 +577,7 @@ class DeviceFollower(Follower):
                 dict.__setitem__(new, name, ours)
         return new
 
-    def rebuilt_once(self, f: Any) -> Callable:
+    def rebuilt_once(self, f) -> Callable:
         known = self.seen.get(("function", id(f)))
         if known is None:
             known = self.seen["function", id(f)] = f, self.rebuilt(f)
@@ -601,7 +601,7 @@ class DeviceRules(DeviceFollower):
         self.homes, self.given, self.decorators = (), {}, {}
         self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (faces, library))}
 
-    def stand_in(self, x: Any, kind: type) -> Any:
+    def stand_in(self, x, kind: type):
         if x is np:
             return plain_on_device()
         if kind is type and is_rule(x) and not issubclass(x, Carrier):
@@ -648,7 +648,7 @@ PLAIN = (
 )
 
 
-def is_rule(f: Any) -> bool:
+def is_rule(f) -> bool:
     """Is this function or class code of a rule, and no operation or word with which rules are written?"""
     home = f.__module__ or ""
     is_compiled = not isinstance(f, type) and f.__code__.co_filename.startswith("<")

@@ -105,7 +105,7 @@ for _module in MODULES:
 poly1d = FOLLOWED.klass(plain_np.poly1d)
 
 
-def on_objects(name: str) -> Any:
+def on_objects(name: str):
     """NumPy's function of coefficients, which may be given as objects, and gives one then."""
     ours, theirs = getattr(np, name), getattr(plain_np, name)
 

@@ -23,7 +23,7 @@ def product(p: Any, q: Any) -> Any:
     return np.concatenate([vector, a * b - np.sum(u * v, -1, keepdims=True)], -1)
 
 
-def quaternion_of_vector(v: Any, degrees: bool = False) -> Any:
+def quaternion_of_vector(v, degrees: bool = False):
     """SciPy's `from_rotvec`, by the square of the angle: a norm has no second derivative at 0."""
     if v.shape[-1] != 3:
         raise ValueError(f"Expected `rot_vec` to have shape (..., 3), got {v.shape}.")
@@ -35,7 +35,7 @@ def quaternion_of_vector(v: Any, degrees: bool = False) -> Any:
     return np.concatenate([scale * v, np.where(is_small, 1 - s / 8 + s * s / 384, np.cos(angle / 2))], -1)
 
 
-def vector_of_quaternion(q: Any, degrees: bool = False) -> Any:
+def vector_of_quaternion(q, degrees: bool = False):
     """SciPy's `as_rotvec`; at small angles the series of 2 arctan(t) / t in the square of t."""
     q = q * np.where(primal_of(q[..., 3:]) < 0, -1.0, 1.0)
     v, a = q[..., :3], q[..., 3:]
@@ -74,7 +74,7 @@ def of_matrix(m: Any) -> Any:
     return unit(np.take_along_axis(products, best[..., None, None], -2)[..., 0, :])
 
 
-def euler_of(q: Any, seq: str, is_intrinsic: bool) -> Any:
+def euler_of(q, seq: str, is_intrinsic: bool):
     """The angles of turns about three axes of the space, or (intrinsic) about the same in reverse order."""
     i, j, k = ["xyz".index(axis) for axis in seq]
     is_symmetric = i == k
@@ -101,11 +101,11 @@ def unit(q: Any) -> Any:
 class RotationType(CarrierType):
     """The other functions of the class take plain numbers."""
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str):
         return of_plain_numbers(getattr(st.Rotation, name), f"Rotation.{name}")
 
 
-def of_plain_numbers(x: Any, name: str) -> Any:
+def of_plain_numbers(x, name: str):
     """What SciPy's rotations give: rotations and functions as ours, which take plain numbers."""
     if isinstance(x, st.Rotation):
         return FormulaRotation._of(x)
@@ -132,7 +132,7 @@ class FormulaRotation(Carrier, metaclass=RotationType):
 
     _theirs: Any = st.Rotation
 
-    def __init__(self, quat: Any, normalize: bool = True, copy: bool = True, scalar_first: bool = False):
+    def __init__(self, quat, normalize: bool = True, copy: bool = True, scalar_first: bool = False):
         q = as_float_array(quat)
         q = np.roll(q, -1, -1) if scalar_first else q
         self._quat = unit(q) if normalize else np.copy(q) if copy else q
@@ -149,18 +149,18 @@ class FormulaRotation(Carrier, metaclass=RotationType):
 
     __class__: Any = property(lambda self: st.Rotation)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         found = getattr(self._plain(), name)
         if self._tracked():
             raise refusal_text(f"Rotation.{name}", "", INSTEAD)
         return of_plain_numbers(found, f"Rotation.{name}")
 
     @classmethod
-    def from_quat(cls, quat: Any, *, scalar_first: bool = False) -> Any:
+    def from_quat(cls, quat, *, scalar_first: bool = False):
         return cls(quat, scalar_first=scalar_first)
 
     @classmethod
-    def from_rotvec(cls, rotvec: Any, degrees: bool = False) -> Any:
+    def from_rotvec(cls, rotvec, degrees: bool = False):
         v = as_float_array(rotvec)
         return cls(quaternion_of_vector(v, degrees), False)
 
@@ -171,7 +171,7 @@ class FormulaRotation(Carrier, metaclass=RotationType):
         return cls(of_matrix(as_float_array(matrix)), False)
 
     @classmethod
-    def from_euler(cls, seq: str, angles: Any, degrees: bool = False) -> Any:
+    def from_euler(cls, seq: str, angles, degrees: bool = False):
         angles = np.deg2rad(as_float_array(angles)) if degrees else as_float_array(angles)
         if len(seq) == 1 and ndim(angles) < 2:
             angles = angles[..., None]
@@ -181,13 +181,13 @@ class FormulaRotation(Carrier, metaclass=RotationType):
             q = turn if q is None else product(q, turn) if seq.isupper() else product(turn, q)
         return cls(q, False)
 
-    def as_euler(self, seq: str, degrees: bool = False, **settings: Any) -> Any:
+    def as_euler(self, seq: str, degrees: bool = False, **settings):
         if not self._tracked():
             return self._plain().as_euler(seq, degrees, **settings)
         y = euler_of(self._quat, seq.lower()[::-1] if seq.isupper() else seq, seq.isupper())
         return np.rad2deg(y) if degrees else y
 
-    def as_quat(self, canonical: bool = False, *, scalar_first: bool = False) -> Any:
+    def as_quat(self, canonical: bool = False, *, scalar_first: bool = False):
         q = self._quat
         if canonical:
             same = plain_np.sum(self._plain().as_quat(canonical=True) * bare(q), -1, keepdims=True) > 0
@@ -197,10 +197,10 @@ class FormulaRotation(Carrier, metaclass=RotationType):
     def as_matrix(self) -> Any:
         return matrix_of(self._quat)
 
-    def as_rotvec(self, degrees: bool = False) -> Any:
+    def as_rotvec(self, degrees: bool = False):
         return vector_of_quaternion(self._quat, degrees)
 
-    def apply(self, vectors: Any, inverse: bool = False) -> Any:
+    def apply(self, vectors, inverse: bool = False):
         m, v = self.as_matrix(), as_float_array(vectors)
         return np.einsum("...ji,...j->...i" if inverse else "...ij,...j->...i", m, v)
 
@@ -213,7 +213,7 @@ class FormulaRotation(Carrier, metaclass=RotationType):
     def __mul__(self, other: Any) -> Any:
         return FormulaRotation(product(self._quat, other._quat), False)
 
-    def __pow__(self, n: float) -> Any:
+    def __pow__(self, n: float):
         return FormulaRotation.from_rotvec(float(plain_np.float32(n)) * self.as_rotvec())  # as these releases
 
     def __getitem__(self, at: Any) -> Any:

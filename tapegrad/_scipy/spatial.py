@@ -57,7 +57,7 @@ def normalised(w: Any) -> Any:
     return None if w is None else w / np.sum(w)
 
 
-def correlation_distance(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
+def correlation_distance(u, v, w=None, centered: bool = True):
     if centered:
         u, v = u - weighted_mean(u, w), v - weighted_mean(v, w)
     w = normalised(w)
@@ -124,7 +124,7 @@ ALIASES = (
 )
 
 
-def metric_of(metric: Any, XA: Any, XB: Any, given: dict, name: str) -> Any:
+def metric_of(metric, XA, XB, given: dict, name: str):
     if callable(metric):
         known = getattr(metric, "__name__", None)
         if known in METRICS and getattr(metric, "__module__", "").startswith("scipy.spatial"):
@@ -151,7 +151,7 @@ def metric_of(metric: Any, XA: Any, XB: Any, given: dict, name: str) -> Any:
     return lambda u, v: METRICS[metric](u, v, **given)
 
 
-def each_pair(f: Any, u: Any, v: Any, given: dict) -> Any:
+def each_pair(f, u, v, given: dict):
     """A function of the user's, of one pair after another; u (n, 1, d) or (pairs, d), v (1, m, d) or the
     same."""
     if ndim(u) == 2:
@@ -272,7 +272,7 @@ class NeighbourTree(Carrier):
     def _plain(self) -> Any:
         return self.tree
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         """The other methods count or number points, of other trees and within distances."""
         found = getattr(object.__getattribute__(self, "tree"), name)
         return (lambda *args, **kw: found(*bare(args[:2]), *args[2:], **kw)) if callable(found) else found
@@ -289,7 +289,7 @@ class NeighbourTree(Carrier):
             raise refusal_text("scipy.spatial.KDTree.sparse_distance_matrix", "", "tree.query(x, k)")
         return self.tree.sparse_distance_matrix(*bare((other, *args)), **kwargs)
 
-    def query(self, x: Any, k: Any = 1, eps: Any = 0, p: Any = 2, **settings: Any) -> tuple:
+    def query(self, x, k=1, eps=0, p=2, **settings) -> tuple:
         if self.tree is None:
             raise refusal_text(
                 "scipy.spatial.KDTree", "CuPy's finds no neighbours here", "arrays of the host"

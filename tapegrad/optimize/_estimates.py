@@ -73,7 +73,7 @@ class Estimates:
         self,
         flat: FlatStart,
         u: np.ndarray,
-        objective: Any,
+        objective,
         held: np.ndarray,
         names: list,
         scale: float,
@@ -196,7 +196,7 @@ class Estimates:
         return self.summary()
 
 
-def flat_and_back(tree: Any) -> tuple:
+def flat_and_back(tree) -> tuple:
     flat = FlatStart("predict", tree)
     return flat.start, flat
 
@@ -217,9 +217,7 @@ def inverse_of(H: np.ndarray) -> np.ndarray:
 class Profile:
     """The objective as a function of one parameter, at its minimum over the others."""
 
-    def __init__(
-        self, objective: Any, u: np.ndarray, errors: np.ndarray, scale: float, rise: float, names: list
-    ):
+    def __init__(self, objective, u: np.ndarray, errors: np.ndarray, scale: float, rise: float, names: list):
         self.objective = objective
         self.u = u
         self.scale = scale
@@ -342,7 +340,7 @@ class Likelihood:
     curvature = hessian
 
 
-def parameter_names(tree: Any, root: str = "x") -> list[str]:
+def parameter_names(tree, root: str = "x") -> list[str]:
     """Return a name for each number of a tree: a, b[0], b[1] for a dict with a number and an array."""
     names = []
     for path, leaf in zip(paths(tree), leaves(tree), strict=True):
@@ -365,7 +363,7 @@ def argument_names(f: Callable, count: int) -> list[str]:
     return names if len(names) == count else [f"p[{k}]" for k in range(count)]
 
 
-def at_bound(u: np.ndarray, bounds: Any) -> np.ndarray:
+def at_bound(u: np.ndarray, bounds) -> np.ndarray:
     """Return which parameters are at a bound."""
     if bounds is None:
         return np.zeros(u.size, bool)
@@ -412,7 +410,7 @@ class CurveFit(tuple):
 
 
 def estimates_of_residuals(
-    values: Values, u: np.ndarray, bounds: Any, names: list, options: dict, absolute: bool = False
+    values: Values, u: np.ndarray, bounds, names: list, options: dict, absolute: bool = False
 ) -> Estimates:
     """Return the estimates of a fit of least squares; `absolute`: the residuals have variance one."""
     loss = options.get("loss", "linear")
@@ -425,7 +423,7 @@ def estimates_of_residuals(
     return Estimates(values.flat, u, objective, held, names, scale, np.inf if absolute else degrees)
 
 
-def estimates_of_likelihood(objective: Any, u: np.ndarray, bounds: Any, constraints: Any) -> Estimates:
+def estimates_of_likelihood(objective, u: np.ndarray, bounds, constraints) -> Estimates:
     """Return the estimates of a minimum of minus a log-likelihood."""
     if np.size(constraints) or isinstance(constraints, dict):
         raise ArgumentError(
@@ -454,10 +452,10 @@ def curve_residuals(f: Callable, data: tuple, flat: FlatStart, named: bool, nan_
         )
     root = np.linalg.cholesky(sigma) if sigma is not None and sigma.ndim == 2 else None
 
-    def call(f: Callable, x: Any, p: Any = flat.tree) -> Any:
+    def call(f: Callable, x, p=flat.tree):
         return f(x, p) if named else f(x, *p)
 
-    def residuals(p: Any, f: Callable, x: Any) -> Any:
+    def residuals(p, f: Callable, x):
         r = flatten_result(call(f, x, p)) - y.reshape(-1)
         return r if sigma is None else r / sigma if root is None else np.linalg.solve(root, r)
 

@@ -50,7 +50,7 @@ def unchanged(u: Any) -> Any:
 class FlatStart:
     """A tree of starting values as a float64 vector on the host, and the inverse map."""
 
-    def __init__(self, call: str, x0: Any):
+    def __init__(self, call: str, x0):
         self.tree = started(call, x0)
         self.restore: Callable = unchanged  # (calls that replay compare what the functions of a tree read)
         flat = self.tree
@@ -71,11 +71,11 @@ class FlatStart:
         self.xp: ModuleType = xp_of(layout_of(flat))
         self.start, self.dtype = host_result(flat).astype(np.float64), flat.dtype
 
-    def place(self, u: np.ndarray) -> Any:
+    def place(self, u: np.ndarray):
         """Return a copy of a vector in the library of the tree's arrays."""
         return self.xp.array(u, self.dtype)
 
-    def __call__(self, u: np.ndarray) -> Any:
+    def __call__(self, u: np.ndarray):
         """Return the tree of the vector u."""
         return self.restore(self.place(u))
 
@@ -96,7 +96,7 @@ def host_result(x: Any) -> Any:
     return to_host(plain_result(x))
 
 
-def started(call: str, x0: Any) -> Any:
+def started(call: str, x0):
     """Convert x0 to floats.
 
     As in SciPy, numbers, arrays, and lists and tuples of plain numbers may be integers. In any other tree
@@ -116,7 +116,7 @@ def started(call: str, x0: Any) -> Any:
     return x.astype(float) if kind in "iu" else x
 
 
-def _plain(x: Any) -> bool:
+def _plain(x) -> bool:
     """Return whether x consists of nested lists and tuples of numbers."""
     if isinstance(x, (list, tuple)):
         return all(_plain(m) for m in x)
@@ -139,7 +139,7 @@ class ArraysOfPandas:
     def __init__(self) -> None:
         self.works: bool | None = None
 
-    def __call__(self, x: Any, f: Callable) -> Any:
+    def __call__(self, x, f: Callable):
         """Return a Series as an array and a DataFrame as a dict of arrays, if f does the same with them."""
         if not (hasattr(x, "to_numpy") and hasattr(x, "index")):
             return x
@@ -172,7 +172,7 @@ class Values:
         self.args = (f, *(args if isinstance(args, tuple) else (args,)))
         restore = flat.restore
 
-        def values(u: Any, f: Callable, *rest: Any, **more: Any) -> Any:
+        def values(u, f: Callable, *rest, **more):
             return flatten_result(f(restore(u), *rest, **more))
 
         self._f, self._jacobian = values, jacobian(values)
@@ -202,7 +202,7 @@ class Values:
                 np.float64
             )
 
-    def sparse_jacobian(self, pattern: Any) -> Callable:
+    def sparse_jacobian(self, pattern) -> Callable:
         """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
         return self.planned(
@@ -212,7 +212,7 @@ class Values:
     def planned(self, plan: Callable) -> Callable:
         """Return a function of a vector, and of weights of the values, that calls the plan."""
 
-        def matrix(u: np.ndarray, *v: np.ndarray) -> Any:
+        def matrix(u: np.ndarray, *v: np.ndarray):
             with np.errstate(all="ignore"):
                 A = plan(self.flat.place(u), *[self.flat.place(w) for w in v])
             return (A if self.flat.xp is np else A.get()).astype(np.float64, copy=False)
@@ -272,7 +272,7 @@ class Values:
         return host_result(H).astype(np.float64)
 
 
-def flat_bounds(call: str, flat: FlatStart, bounds: Any) -> Any:
+def flat_bounds(call: str, flat: FlatStart, bounds):
     """Convert bounds to SciPy's for the vector; a dict maps names of the tree to (low, high)."""
     if not isinstance(bounds, dict):
         return bounds
@@ -294,7 +294,7 @@ def bounds_object(bounds: Any) -> Any:
     )
 
 
-def ordered_limits(call: str, what: str, low: Any, high: Any, size: int | None = None) -> tuple:
+def ordered_limits(call: str, what: str, low, high, size: int | None = None) -> tuple:
     """Return the limits as arrays, of this size if it is given.
 
     Raise if a lower limit is above the upper one, a limit is nan, or the shapes do not fit."""
@@ -315,7 +315,7 @@ def ordered_limits(call: str, what: str, low: Any, high: Any, size: int | None =
     return low, high
 
 
-def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
+def _limits(call: str, path: str, tree, given) -> tuple[list, list]:
     """Return the lower and the upper bounds of each number of a tree."""
     if isinstance(tree, dict) and isinstance(given, dict):
         for name in given:
@@ -348,7 +348,7 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
     return sum([a for a, _ in parts], []), sum([b for _, b in parts], [])
 
 
-def _limit(x: Any, default: float, shape: tuple) -> np.ndarray:
+def _limit(x, default: float, shape: tuple) -> np.ndarray:
     return np.broadcast_to(np.asarray(default if x is None else host_result(x), float), shape).ravel()
 
 

@@ -103,7 +103,7 @@ def sparse_gauss_newton(
 
 
 def by_gauss_newton(
-    values: Callable, jacobian: Callable, start: np.ndarray, bounds: Any, options: dict
+    values: Callable, jacobian: Callable, start: np.ndarray, bounds, options: dict
 ) -> OptimizeResult:
     """Run `sparse_gauss_newton` with the options of `least_squares`."""
     call = f"least_squares with method={METHOD!r}"

@@ -45,7 +45,7 @@ STATUSES = {
 class ConstraintBlock:
     """One constraint: its values, its bounds, and the entries of its Jacobian."""
 
-    def __init__(self, flat: FlatStart, given: Any, compile: Any):
+    def __init__(self, flat: FlatStart, given, compile):
         self.values: Values | None = None
         if isinstance(given, scipy.optimize.LinearConstraint):
             self.matrix = scipy.sparse.csr_array(
@@ -74,14 +74,14 @@ class ConstraintBlock:
         limits = ordered_limits("minimize", "constraints", low, high, self.size)
         self.low, self.high = [np.clip(b, -INFINITE, INFINITE) for b in limits]
 
-    def fill_jacobian(self, x: Any, out: np.ndarray) -> None:
+    def fill_jacobian(self, x, out: np.ndarray) -> None:
         if self.values is None:
             out[:] = self.matrix.data
         else:
             self.plan.fill(out, x)
 
 
-def constraint_parts(given: Any) -> tuple:
+def constraint_parts(given) -> tuple:
     """Return (function, arguments, lower bound, upper bound, own Jacobian) of a nonlinear constraint."""
     if isinstance(given, scipy.optimize.NonlinearConstraint):
         return given.fun, (), given.lb, given.ub, given.jac
@@ -151,7 +151,7 @@ class IpoptProblem:
             [np.concatenate([np.zeros(0, int), *[at[k] for at in placed]]).tolist() for k in (0, 1)]
         )
 
-    def solved(self, run: "IpoptRun", start: np.ndarray, args: tuple, warm: Any) -> OptimizeResult:
+    def solved(self, run: "IpoptRun", start: np.ndarray, args: tuple, warm) -> OptimizeResult:
         """Solve the problem from a start.
 
         `args` are the function and its arguments; `warm` is an earlier result or None."""
@@ -210,7 +210,7 @@ class IpoptRun:
         self.unchecked: Callable | None = None  # what replays the evaluation in this solution
         self.steps = self.evaluations = self.hessians = 0
 
-    def at(self, u: np.ndarray) -> Any:
+    def at(self, u: np.ndarray):
         """Return the point in the library of the unknowns."""
         key = u.tobytes()
         if key != self.key:
@@ -237,7 +237,7 @@ class IpoptRun:
         form = self.problem.evaluated.forms["value"]
         self.unchecked = form.unchecked((self.at(start), *self.args))
 
-    def computed(self, x: Any) -> tuple:
+    def computed(self, x) -> tuple:
         """Return the same by a call of the prepared function."""
         form, args = self.problem.evaluated.forms["value"], (x, *self.args)
         try:
@@ -272,7 +272,7 @@ class IpoptRun:
         p.hessian.fill(self.whole, self.at(u), p.place(v[p.curved]), np.float64(weight), rest=self.args)
         self.whole.take(p.lower, out=out, mode="clip")  # with 'raise' NumPy makes a copy
 
-    def count(self, mode: int, iteration: int, *rest: Any) -> bool:
+    def count(self, mode: int, iteration: int, *rest) -> bool:
         self.steps = iteration
         return self.error is None
 
@@ -291,7 +291,7 @@ class IpoptRun:
 
         return run
 
-    def ipopt(self, options: dict) -> Any:
+    def ipopt(self, options: dict):
         """Return the problem as an object of ipyopt."""
         p = self.problem
         asked = self.value, self.gradient, self.constraint_values, self.jacobian, self.lower_hessian
@@ -316,7 +316,7 @@ class IpoptRun:
             raise ArgumentError(f"minimize: Ipopt refuses the problem or an option: {error}") from error
 
 
-def warm_point(warm: Any, n: int, m: int) -> tuple:
+def warm_point(warm, n: int, m: int) -> tuple:
     """Return the point and the multipliers of an earlier result."""
     try:
         lower, upper = [np.array(v, float) for v in warm.bound_multipliers]

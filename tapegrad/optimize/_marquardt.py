@@ -38,14 +38,14 @@ def solved(H: Any, b: Any) -> Any:
     return y
 
 
-def symmetric(packed: Any, p: int) -> Any:
+def symmetric(packed, p: int):
     """Return the matrix of which `packed` is the upper triangle, row by row."""
     places = np.zeros((p, p), int)
     places[np.triu_indices(p)] = np.arange(p * (p + 1) // 2)
     return packed[np.maximum(places, places.T)]
 
 
-def inverse(packed: Any, p: int) -> Any:
+def inverse(packed, p: int):
     A = symmetric(packed, p)
     size = np.sqrt(np.diag(A))
     return solved(A / (size[:, None] * size), np.eye(p) + 0.0 * A) / (size[:, None] * size)
@@ -80,7 +80,7 @@ def lost(diagonal: Any, largest: Any, eps: Any) -> Any:
     return (diagonal <= eps * largest) & (largest > 0)
 
 
-def damped_step(x: Any, g: Any, A: Any, damping: Any, D: Any, bounds: tuple | None) -> Any:
+def damped_step(x, g, A, damping, D, bounds: tuple | None):
     """Return the step that minimises the damped model between the bounds."""
     H = A + np.diag(damping * np.where(D > 0, D, 1.0))
     if bounds is None:
@@ -88,7 +88,7 @@ def damped_step(x: Any, g: Any, A: Any, damping: Any, D: Any, bounds: tuple | No
     low, high = bounds
     p = len(g)
 
-    def reduced(_: Any, carry: tuple) -> tuple:
+    def reduced(_, carry: tuple) -> tuple:
         """Solve for the free parameters; one that would leave its bounds is fixed there."""
         s, fixed = carry
         held = fixed > 0
@@ -112,7 +112,7 @@ def step_kernel(p: int, bounded: bool) -> MapKernel:
     q = p * (p + 1) // 2
     ends = np.cumsum([0, p, p, p, q])
 
-    def after(state: Any, new: Any, limits: Any, gtol: Any, maxiter: Any, eps: Any) -> tuple:
+    def after(state, new, limits, gtol, maxiter, eps) -> tuple:
         x, g, D, packed = [state[a:b] for a, b in zip(ends, ends[1:], strict=False)]
         f, damping, growth, status, steps = [state[ends[-1] + k] for k in range(5)]
         x1, f1, g1, packed1 = new[:p], new[p], new[p + 1 : 2 * p + 1], new[2 * p + 1 :]
@@ -163,7 +163,7 @@ def step_kernel(p: int, bounded: bool) -> MapKernel:
 
 
 def fitted(
-    evaluate: Callable, X: Any, bounds: tuple | None, xp: ModuleType, gtol: float, maxiter: int
+    evaluate: Callable, X, bounds: tuple | None, xp: ModuleType, gtol: float, maxiter: int
 ) -> dict[str, Any]:
     """Solve all problems from the starts X (p, n), and return the last point of each.
 

@@ -50,7 +50,7 @@ class Objective:
     minimize : Uses an objective.
     """
 
-    def __init__(self, f: Callable, x: Any, args: tuple = (), call: str = "minimize"):
+    def __init__(self, f: Callable, x, args: tuple = (), call: str = "minimize"):
         self.flat = FlatStart(call, x)
         self.restore = self.flat.restore
         self.place = self.flat.place
@@ -60,7 +60,7 @@ class Objective:
         # function. `_f` must therefore capture no object that leads to them.
         self.args = (f, *(args if isinstance(args, tuple) else (args,)))
 
-        def scalar(u: Any, f: Callable, *rest: Any) -> Any:
+        def scalar(u, f: Callable, *rest):
             y = f(restore(u), *rest)
             if is_array(layout_of(y)) and math.prod(shape(y)) != 1:
                 raise NotScalarError(
@@ -182,13 +182,13 @@ class Objective:
 
 
 def with_likelihood_estimates(
-    result: OptimizeResult, objective: Objective, box: Any, constraints: Any
+    result: OptimizeResult, objective: Objective, box, constraints
 ) -> OptimizeResult:
     """Add the method `estimates` to a result."""
     return with_estimates(result, lambda: estimates_of_likelihood(objective, result.flat, box, constraints))
 
 
-def moved_inside_bounds(start: np.ndarray, bounds: Any) -> np.ndarray:
+def moved_inside_bounds(start: np.ndarray, bounds) -> np.ndarray:
     """Return the start moved between the bounds, as SciPy's methods with bounds do."""
     bounds = bounds_object(bounds)
     return start if bounds is None else np.clip(start, bounds.lb, bounds.ub)

@@ -19,7 +19,7 @@ from ._objective import Objective, moved_inside_bounds, with_likelihood_estimate
 WARM = {"warm_start_init_point": "yes", "mu_init": 1e-6}
 
 
-def is_alike(a: Any, b: Any) -> bool:
+def is_alike(a, b) -> bool:
     """Return whether leaves of two starts have one shape, or are the same constant."""
     if is_differentiable(layout_of(a)) and is_differentiable(layout_of(b)):
         return np.shape(a) == np.shape(b)
@@ -32,13 +32,13 @@ class PreparedMinimize(PickledByCall):
     def __init__(
         self,
         f: Callable,
-        x0: Any,
+        x0,
         args: tuple,
-        bounds: Any,
-        constraints: Any,
-        tol: Any,
+        bounds,
+        constraints,
+        tol,
         options: dict,
-        compile: Any = True,
+        compile=True,
     ):
         self.given = f, x0, args, bounds, constraints, tol, options, compile
         self.objective = Objective(f, x0, args)

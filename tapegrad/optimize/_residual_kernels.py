@@ -32,7 +32,7 @@ LOSSES: dict[str, Callable] = {
 MOST_UNROLLED = 2000  # residuals of a function whose residuals are not those of one datum each
 
 
-def checked_loss(call: str, loss: Any, f_scale: float, gtol: float, maxiter: float) -> Callable:
+def checked_loss(call: str, loss, f_scale: float, gtol: float, maxiter: float) -> Callable:
     """Return what replaces half the square of a residual; raise for options that mean nothing."""
     if not callable(loss) and loss not in LOSSES:
         raise ArgumentError(f"{call}: loss={loss!r}; it is a function or one of {', '.join(LOSSES)}")
@@ -60,7 +60,7 @@ def acts_by_datum(residuals: Callable, p: int, arrays: list, count: int) -> bool
     starts = np.cumsum([p, *[math.prod(s) for s in shapes]])
     inputs = [t.inputs("th", 0, int(a), s) for a, s in zip(starts, shapes, strict=False)]
 
-    def both(theta: Any, *given: Any) -> tuple:
+    def both(theta, *given) -> tuple:
         each = [
             flat_residuals(residuals(theta, *[g[i : i + 1] if g.shape else g for g in given]))
             for i in range(count)
@@ -82,9 +82,7 @@ class CompiledResiduals:
     Where residual i reads datum i alone, the kernel is a loop over the data. Otherwise it is one long
     step."""
 
-    def __init__(
-        self, call: str, residuals: Callable, restore: Callable, data: list, rows: Any, phi: Callable
-    ):
+    def __init__(self, call: str, residuals: Callable, restore: Callable, data: list, rows, phi: Callable):
         self.data, self.dtype = data, rows.dtype
         of_rows = rebuilt_with(lambda theta, *given: residuals(restore(theta), *given), residuals)
         counts = {a.shape[0] for a in data if a.ndim > 1}
@@ -106,7 +104,7 @@ class CompiledResiduals:
             ]
             return flat_residuals(of_rows(theta, *given))
 
-        def step(carry: Any, theta: Any, datum: Any) -> tuple:
+        def step(carry, theta, datum) -> tuple:
             r = one(theta, datum)
             if r.size > MOST_UNROLLED:
                 raise ArgumentError(
@@ -159,13 +157,13 @@ def constant(data: Any) -> Any:
 class CompiledPart:
     """The data (d, N, b) of some problems, and their kernel."""
 
-    def __init__(self, whole: CompiledResiduals, data: Any):
+    def __init__(self, whole: CompiledResiduals, data):
         self.whole = whole
         self.data = data
         self.last = (None, data)
         self.counts = 0
 
-    def __call__(self, X: Any, which: Any) -> tuple:
+    def __call__(self, X, which) -> tuple:
         if len(which) != self.data.shape[2] and self.last[0] is not which:
             self.last = which, constant(self.data.take(which, axis=2))
         data = self.data if len(which) == self.data.shape[2] else self.last[1]
@@ -174,7 +172,7 @@ class CompiledPart:
         return rows[1], rows[2 : 2 + len(X)], rows[2 + len(X) :]
 
 
-def weights(phi: Callable, r: Any, ones: Any) -> tuple:
+def weights(phi: Callable, r, ones) -> tuple:
     """Return the sum of phi over residuals, phi', and phi'' where it is positive (as in SciPy's robust
     losses)."""
 
@@ -191,7 +189,7 @@ class VectorizedResiduals:
 
     width = 1
 
-    def __init__(self, call: str, f: Callable, data: list, rows: Any, phi: Callable):
+    def __init__(self, call: str, f: Callable, data: list, rows, phi: Callable):
         self.call = call
         self.f = f
         self.data = data
@@ -211,7 +209,7 @@ class VectorizedPart:
     data: list
     counts: int = 0
 
-    def __call__(self, X: Any, which: Any) -> tuple:
+    def __call__(self, X, which) -> tuple:
         whole, p = self.whole, len(X)
         xp, given = whole.xp, [a[..., which] if a.ndim else a for a in self.data]
         units = xp.eye(p, dtype=X.dtype)[:, :, None] + xp.zeros(X.shape, X.dtype)

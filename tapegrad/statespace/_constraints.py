@@ -294,14 +294,14 @@ def logit_interval(low: float, high: float, x: numpy.ndarray) -> bool:
 
 
 def _completed_block(
-    natural: Callable, known: numpy.ndarray, places: numpy.ndarray, shape: tuple[int, ...], u: Any
-) -> Any:
+    natural: Callable, known: numpy.ndarray, places: numpy.ndarray, shape: tuple[int, ...], u
+):
     xp = xp_of(value(u))
     whole = xp.asarray(known)
     return (whole + xp.asarray(places) @ natural(u) if places.size else whole).reshape(shape)
 
 
-def _from_interval(middle: float, half: float, u: Any) -> Any:
+def _from_interval(middle: float, half: float, u):
     return middle + half * np.tanh(u)
 
 
@@ -309,7 +309,7 @@ def _to_interval(middle: float, half: float, x: numpy.ndarray) -> numpy.ndarray:
     return numpy.arctanh((x - middle) / half)
 
 
-def _stationary(sign: float, u: Any) -> Any:
+def _stationary(sign: float, u):
     """Return coefficients; those of an autoregression keep a distance from a unit root, where the variance of
     the stationary start is infinite."""
     return _coefficients(np.tanh(np.clip(u, -NEAREST, NEAREST) if sign > 0 else u)) * sign

@@ -41,12 +41,12 @@ class ModelMatrices:
     names: tuple[str, ...]
     inputs: dict[str, RegressionOffset]
 
-    def series(self, name: str) -> Any:
+    def series(self, name: str):
         """Return a field that varies over time, or the regressors of an offset, by their
         name (`step_kernel.REGRESSOR`)."""
         return self.inputs[name[0]].X if len(name) > 1 else getattr(self, name)
 
-    def at(self, t: int | slice, name: str) -> Any:
+    def at(self, t: int | slice, name: str):
         """Return a field at a step, or at some steps; one that does not vary stands for all of them."""
         field = getattr(self, name)
         return field[t] if name in self.varying else field
@@ -63,7 +63,7 @@ class ModelMatrices:
         return _hidden_by_vmap(self.T) or _hidden_by_vmap(self.Z)
 
 
-def _hidden_by_vmap(x: Any) -> bool:
+def _hidden_by_vmap(x) -> bool:
     return any([t.visibility == SAMPLED for t in OPEN.hiding]) and isinstance(primal_of(x), Variable)
 
 
@@ -73,7 +73,7 @@ def _of_first_sample(x: Any) -> Any:
     return x
 
 
-def call_data(call: str, model: LinearGaussian, y: Any) -> Observations:
+def call_data(call: str, model: LinearGaussian, y) -> Observations:
     """Return the data of a call; raise if its model is not one."""
     if not isinstance(model, LinearGaussian):
         raise ArgumentError(
@@ -182,7 +182,7 @@ def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, n
 
 
 def _first_state(
-    start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, data: Observations
+    start: Start, T, Q, c, varying: bool, m: int, data: Observations
 ) -> tuple[Any, Any, numpy.ndarray]:
     """Return mean (m,), covariance (m, m) of the finite part, and the marks of the diffuse elements."""
     xp = data.xp
@@ -211,7 +211,7 @@ SMALL_STATE_COUNT = 3  # states up to which P = T P T' + Q is solved as m^2 equa
 HIDDEN_DOUBLINGS = 40  # enough for eigenvalues up to 1 - 2e-11
 
 
-def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
+def stationary_covariance(T, Q, xp: ModuleType):
     """Return P = T P T' + Q, the sum of T^i Q T'^i; each pass of the loop doubles the number of terms."""
     m = T.shape[0]
     if m <= SMALL_STATE_COUNT:
@@ -235,7 +235,7 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
     raise _not_stationary(to_host(value(T)))
 
 
-def _doubled(A: Any, P: Any) -> tuple[Any, Any]:
+def _doubled(A, P) -> tuple[Any, Any]:
     """Return the last power of A and the sum of A^i P A'^i after as many terms as any stable sample needs."""
     with numpy.errstate(over="ignore", invalid="ignore"):
         for _ in range(HIDDEN_DOUBLINGS):
@@ -269,7 +269,7 @@ def _not_stationary(T: numpy.ndarray) -> NotPositiveDefiniteError:
 _LETTER = dict(zip(FIELD_AXES, "TZQHRcd", strict=True))
 
 
-def in_library_of_data(name: str, x: Any, xp: ModuleType) -> Any:
+def in_library_of_data(name: str, x, xp: ModuleType):
     """Return x in the array library of the data: host constants are moved there, numbers fit anywhere."""
     if x is None:
         return None
@@ -284,7 +284,7 @@ def in_library_of_data(name: str, x: Any, xp: ModuleType) -> Any:
     return xp.asarray(x) if xp is not numpy and issubclass(type(x), numpy.ndarray) else x
 
 
-def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int, p: int) -> Any:
+def _check(name: str, x, shapes: Sequence[tuple[int, ...]], n: int, m: int, p: int):
     """Return x if it has one of the shapes, otherwise raise `ShapeError`.
 
     The first shape may follow a time axis of at least n steps, of which the first n are returned."""
@@ -302,7 +302,7 @@ def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int,
     )
 
 
-def _required_covariance(name: str, x: Any) -> Any:
+def _required_covariance(name: str, x):
     """Return x; raise if a visible variance, or eigenvalue of a matrix, is negative.
 
     The variance of an observation may be positive all the same. Under `vmap` the samples concerned become
@@ -324,7 +324,7 @@ def _required_covariance(name: str, x: Any) -> Any:
     return x
 
 
-def _nan_unless(holds: Callable, x: Any, y: Any) -> Any:
+def _nan_unless(holds: Callable, x, y):
     """Return y, with nan for each sample of a `vmap` for which the condition on x is false."""
     return np.where(holds(primal_of(x)), y, numpy.nan) if _hidden_by_vmap(x) else y
 
@@ -340,13 +340,13 @@ def _is_covariance(x: Any) -> Any:
 ROUNDING = 1e-9
 
 
-def matrix_field(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:
+def matrix_field(x, rows: int, columns: int, xp: ModuleType):
     if x.ndim == 0:
         return x * xp.ones((rows, columns))
     return x.reshape((rows, columns)) if x.ndim == 1 else x
 
 
-def _covariance(x: Any, k: int, xp: ModuleType) -> Any:
+def _covariance(x, k: int, xp: ModuleType):
     """Return a (k, k) matrix from a variance, a vector of variances, or the symmetric part of a matrix.
 
     The derivative is then symmetric."""

@@ -40,7 +40,7 @@ TRACED = 60  # states times first steps up to which these are traced into a kern
 
 
 def kernel_of_model(
-    name: str | None, p: ModelPattern, build: Callable, data: Observations, parts: tuple, **options: Any
+    name: str | None, p: ModelPattern, build: Callable, data: Observations, parts: tuple, **options
 ) -> Recursion:
     """Return a recursion of the free parameters and the first data, with the model function traced into it.
 
@@ -87,11 +87,11 @@ class CompiledObjective:
         self.offset = offset + (head.constants.loglik if head else 0.0)
         self.value_and_grad(p.numbers.parameters.start)  # traces it, unless it is on disk
 
-    def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
+    def value_and_grad(self, u: numpy.ndarray, *_) -> tuple[float, numpy.ndarray]:
         total, gradient = self.kernel.value_and_grad(numpy.concatenate([u, self.first]), self.rows)
         return -(total + self.offset), -gradient[: u.size]
 
-    def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
+    def hessian(self, u: numpy.ndarray, *_) -> numpy.ndarray:
         k, given = u.size, numpy.concatenate([u, self.first])
         many = numpy.repeat(given[:, None], k, axis=1)
         return -self.kernel.hvp(many, numpy.eye(given.size, k), self.rows)[:k]
@@ -119,13 +119,13 @@ class AffineObjective:
         self.numbers.require(self.numbers.of(self.build(self.parameters.tree(u))), v)
         return v
 
-    def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
+    def value_and_grad(self, u: numpy.ndarray, *_) -> tuple[float, numpy.ndarray]:
         theta, J, _bent = self.numbers.theta(self._values(u))
         total, by_theta = self.kernel.value_and_grad(theta[:-1], self.pattern.rows)
         by_values = by_theta @ J[:-1] + J[-1]
         return -(total + theta[-1] + self.offset), -(by_values @ self.parameters.derivative(u))
 
-    def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
+    def hessian(self, u: numpy.ndarray, *_) -> numpy.ndarray:
         parameters = self.parameters
         theta, J, bent = self.numbers.theta(self._values(u))
         weights = numpy.append(self.kernel.value_and_grad(theta[:-1], self.pattern.rows)[1], 1.0)
@@ -165,7 +165,7 @@ class ModelObjective(Objective):
         name: str | None = None,
     ):
         # The user's functions are arguments of the transforms, so that their captured objects are followed.
-        def negative(u: Any, build: Callable, prior: Any, data: Observations) -> Any:
+        def negative(u, build: Callable, prior, data: Observations):
             params = parameters.tree(u)
             return self._less_prior(loglik_on_arrays(build(params), data, joseph), params, prior)
 
@@ -237,12 +237,12 @@ class ModelObjective(Objective):
         except (NotCompiled, KernelError) as error:
             self._f, self.way = self._on_arrays, f"filter on arrays: {error}"
 
-    def _run(self, build: Callable, params: Any) -> CompiledFilter:
+    def _run(self, build: Callable, params) -> CompiledFilter:
         return run_filter(
             system(model_of(build, params, self._xp), self._data), self._data, self._joseph, always=True
         )
 
-    def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
+    def _by_model(self, u, _: Callable, build: Callable, prior, *__):
         """Return minus the log-likelihood, with a kernel put together for each model."""
         params = self._parameters.tree(u)
         return self._less_prior(self._run(build, params).loglik(), params, prior)
@@ -251,7 +251,7 @@ class ModelObjective(Objective):
         total = total + self.offset
         return -total if prior is None else -(brought(total, self._xp) + prior(params))
 
-    def _by_kernel(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
+    def _by_kernel(self, u, _: Callable, build: Callable, prior, *__):
         """Return minus the log-likelihood, by the kernel of the pattern."""
         p = self.pattern
         params = p.numbers.parameters.tree(u)
@@ -266,7 +266,7 @@ class ModelObjective(Objective):
     def _scores(self, u: numpy.ndarray) -> numpy.ndarray:
         build, p, data = self.args[1], self.pattern, self._data
 
-        def terms(u: Any, build: Callable) -> Any:
+        def terms(u, build: Callable):
             model = model_of(build, self._parameters.tree(u), self._xp)
             if p is None:
                 return kalman_filter(model, data, self._joseph).loglik_terms
@@ -299,7 +299,7 @@ class ModelObjective(Objective):
         """Return the last point of evaluation."""
         return self.start if self._last is None else self._last[0]
 
-    def _settled(self, f: Callable, u: numpy.ndarray) -> Any:
+    def _settled(self, f: Callable, u: numpy.ndarray):
         """Return f(u), with a pattern that is valid at u."""
         while True:
             try:
@@ -334,7 +334,7 @@ class MissingValuesObjective(ModelObjective):
     all with the same numbers. Innovations are linear in the data, so a regression gives the integral. Where
     the smaller form has no kernel, the model itself is used."""
 
-    def __init__(self, missing: MissingValues, *given: Any):
+    def __init__(self, missing: MissingValues, *given):
         self.missing: MissingValues | None = missing
         super().__init__(*given)
 
@@ -363,7 +363,7 @@ class MissingValuesObjective(ModelObjective):
             kernel, through = whole, True
         scale = k * (math.log(unit) + 0.5 * LOG_2PI)
 
-        def negative(u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
+        def negative(u, _: Callable, build: Callable, prior, *__):
             params = self._parameters.tree(u)
             theta = u if through else p.constant + p.slope @ p.numbers_of(built(params), data)[p.used]
             found = kernel.path(np.broadcast_to(theta[:, None], (theta.shape[0], 1 + k)), rows)

@@ -143,7 +143,7 @@ class Observations(LibraryBound):
         return self.labels.frame(values[:, 0] if self.labels.single and self.width == 1 else values, index)
 
 
-def as_observations(y: Any) -> Observations:
+def as_observations(y) -> Observations:
     """Return the data after the checks, which data that had them pass as they are."""
     return y if isinstance(y, Observations) else Observations(y)
 
@@ -184,7 +184,7 @@ def as_given(x: Any) -> Any:
     return x.astype(float) if x.dtype.kind in "iub" else x
 
 
-def _of_numbers(x: Any) -> bool:
+def _of_numbers(x) -> bool:
     """Return whether a nested list holds only plain numbers of the host."""
     if isinstance(x, (list, tuple)):
         return all(_of_numbers(item) for item in x)

@@ -182,7 +182,7 @@ SERIES_OF_PART = 256  # for several processes, or a store
 SERIES_AT_ONCE = 4096  # in one process; they bound the memory
 
 
-def fitted(build: Any, start: Any, constraints: Any, series: numpy.ndarray) -> tuple[list, str, list]:
+def fitted(build, start, constraints, series: numpy.ndarray) -> tuple[list, str, list]:
     """Return the results of these series, how they were computed, and the names of the parameters."""
     if start is None or isinstance(build, Structural):
         return ModelsOfSeries(build, start, constraints, series).fitted()
@@ -211,7 +211,7 @@ class ModelsOfSeries:
     for one series takes these. Each series has its own starts. A series whose search fails, and one with
     regressors, are fitted alone."""
 
-    def __init__(self, build: Any, start: Any, constraints: Any, series: numpy.ndarray):
+    def __init__(self, build, start, constraints, series: numpy.ndarray):
         self.total = len(series)
         self.start = start
         self.constraints = constraints
@@ -353,7 +353,7 @@ def _kind_of(problem: FitProblem) -> str:
     return f"{model if parts is None else parts} {inner.data.steps} {problem.quick is None}"
 
 
-def model_of_series(build: Any, y: numpy.ndarray) -> tuple[Any, numpy.ndarray | Observations]:
+def model_of_series(build, y: numpy.ndarray) -> tuple[Any, numpy.ndarray | Observations]:
     """Return the model of one series, and its data without the missing values at its end."""
     if numpy.isnan(y[-1]):
         y = y[: numpy.flatnonzero(~numpy.isnan(y))[-1] + 1]
@@ -372,7 +372,7 @@ def model_of_series(build: Any, y: numpy.ndarray) -> tuple[Any, numpy.ndarray | 
     return bound.model, bound.data
 
 
-def padded_series(Y: Any) -> numpy.ndarray:
+def padded_series(Y) -> numpy.ndarray:
     """Return (k, T), with nan after the end of shorter series."""
     try:
         named = isinstance(Y, Mapping) or hasattr(Y, "columns")
@@ -401,7 +401,7 @@ def padded_series(Y: Any) -> numpy.ndarray:
     return made
 
 
-def names_of_series(Y: Any) -> list[Any]:
+def names_of_series(Y) -> list[Any]:
     """Return the names of the series, or their numbers."""
     return list(Y) if isinstance(Y, Mapping) or hasattr(Y, "columns") else list(range(len(Y)))
 

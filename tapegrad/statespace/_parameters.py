@@ -46,8 +46,8 @@ class Parameters:
 
     def __init__(
         self,
-        start: Any,
-        constraints: Any,
+        start,
+        constraints,
         labels: Mapping[str, list[str]] | None = None,
         fixed: Mapping[str, Any] | None = None,
     ):
@@ -146,7 +146,7 @@ class Parameters:
         """Return which elements have a constraint, and may run into its bound."""
         return numpy.array([c.name != "unconstrained()" for c in self.constraint_of])
 
-    def values(self, u: Any) -> dict[str, Any]:
+    def values(self, u) -> dict[str, Any]:
         """Return the constrained parameters, block by block, with the fixed ones."""
         return values_of_blocks(u, self.blocks)
 
@@ -167,7 +167,7 @@ class Parameters:
         whole = np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
         return whole[numpy.flatnonzero(numpy.concatenate([*self._moving.values()]))] if self.fixed else whole
 
-    def derivative(self, u: numpy.ndarray, xp: Any = numpy) -> numpy.ndarray:
+    def derivative(self, u: numpy.ndarray, xp=numpy) -> numpy.ndarray:
         """Return the derivative of `flat` by u.
 
         Complex steps give all digits of maps of this library, without the first calls of a tape."""
@@ -185,7 +185,7 @@ class Parameters:
         return numpy.array([c.name in ("stationary()", "invertible()") for c in self.constraint_of], bool)
 
 
-def values_of_blocks(u: Any, blocks: Sequence[tuple]) -> dict[str, Any]:
+def values_of_blocks(u, blocks: Sequence[tuple]) -> dict[str, Any]:
     """Return the constrained parameters of these blocks: (name, place, shape, constraint) of each."""
     result = {}
     for name, at, shape, constraint in blocks:
@@ -194,7 +194,7 @@ def values_of_blocks(u: Any, blocks: Sequence[tuple]) -> dict[str, Any]:
     return result
 
 
-def tree_of(u: Any, blocks: Sequence[tuple], keyed: bool) -> Any:
+def tree_of(u, blocks: Sequence[tuple], keyed: bool):
     """Return the parameters in the form of the start: a dict, or a vector."""
     values = values_of_blocks(u, blocks)
     return values if keyed else np.stack(list(values.values()))
@@ -213,8 +213,8 @@ def parameters_from(stored: dict[str, Any]) -> Parameters:
 def parameters_of(
     title: str,
     blocks: Mapping[str, ParameterBlock],
-    start: Any,
-    constraints: Any,
+    start,
+    constraints,
     fixed: Mapping[str, Any] | None,
 ) -> Parameters:
     """Return the parameters of a library model, with the user's starts, constraints and fixed values."""
@@ -231,7 +231,7 @@ def parameters_of(
     return Parameters({name: block.start for name, block in blocks.items()} | given, rules, labels, fixed)
 
 
-def _elements(start: Any, constraints: Any) -> dict[str, Any]:
+def _elements(start, constraints) -> dict[str, Any]:
     """Split a vector of parameters into numbers named theta[i]."""
     vector = to_host(start)
     if vector.ndim != 1:
@@ -247,7 +247,7 @@ def _elements(start: Any, constraints: Any) -> dict[str, Any]:
     return {f"theta[{i}]": x for i, x in enumerate(vector)}
 
 
-def _assigned(blocks: Mapping[str, Any], constraints: Any) -> dict[str, Constraint]:
+def _assigned(blocks: Mapping[str, Any], constraints) -> dict[str, Constraint]:
     """Return the constraint of each block."""
     if constraints is None or isinstance(constraints, Constraint):
         return dict.fromkeys(blocks, constraints or unconstrained())

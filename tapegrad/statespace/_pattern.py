@@ -72,13 +72,13 @@ class ConstantFields:
     head: BeginPhase | Any = None
     form: KernelForm | Any = None
 
-    def __call__(self, u: Any, build: Callable, data: Observations) -> Any:
+    def __call__(self, u, build: Callable, data: Observations):
         return self.of(build(self.parameters.tree(u)), data)
 
-    def of(self, model: LinearGaussian, data: Observations) -> Any:
+    def of(self, model: LinearGaussian, data: Observations):
         return self.of_system(system(model, data), data)
 
-    def of_system(self, s: ModelMatrices, data: Observations) -> Any:
+    def of_system(self, s: ModelMatrices, data: Observations):
         for name in sorted(s.varying - set(s.inputs)):
             if is_tracked(getattr(s, name)):
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
@@ -111,7 +111,7 @@ class ModelPattern:
     all_rows: numpy.ndarray
     begins: Constants | None = None
 
-    def numbers_of(self, model: LinearGaussian, data: Observations) -> Any:
+    def numbers_of(self, model: LinearGaussian, data: Observations):
         """Return the numbers of a model, which must be of this pattern."""
         x = self.numbers.of(model, data)
         moved = ~self.free & (value(x) != self.known)
@@ -143,7 +143,7 @@ class AffineNumbers:
         # the places of the kernel's numbers among these and those of the first steps
         self.here = numpy.where(p.used < fields, numpy.searchsorted(self.used, p.used), k + p.used - fields)
 
-    def of(self, model: LinearGaussian) -> Any:
+    def of(self, model: LinearGaussian):
         """Return the numbers of a model, which must be of the pattern."""
         p, x = self.pattern, self.fields.of(model, self.fields.data)
         moved = ~p.free[: x.size] & (value(x) != p.known[: x.size])
@@ -161,7 +161,7 @@ class AffineNumbers:
         begun, by = (state.begun, state.jacobian) if state else (numpy.zeros(1), numpy.zeros((1, v.size)))
         x, J = numpy.append(self.known + self.slope @ v, begun), numpy.concatenate([self.slope, by])
 
-        def bent(weights: numpy.ndarray) -> Any:
+        def bent(weights: numpy.ndarray):
             own = numpy.zeros(x.size)
             own[here], own[-1] = weights[:-1] @ p.slope, weights[-1]
             return state.hessian(own[-begun.size :]) if state else numpy.zeros((v.size, v.size))

@@ -102,12 +102,12 @@ class FitProblem:
                 state[name] = LostFunction(name)
         return state
 
-    def model(self, params: Any, described: Any = None) -> LinearGaussian:
+    def model(self, params, described=None) -> LinearGaussian:
         """Return the model of the data at these parameters, or of data that `described` also covers."""
         model = (described or self.build)(params)
         return model if self.begin is None else model_after(model, self.past, self.begin)
 
-    def ahead(self, steps: int, exog: Any, call: str, dated: bool = True) -> Any:
+    def ahead(self, steps: int, exog, call: str, dated: bool = True):
         """Return the description that covers the next steps too, None for a function of the user.
 
         `dated`: the dates of regressors must be those of the steps."""
@@ -121,7 +121,7 @@ class FitProblem:
             return None
         return self.described.extended(steps, exog)
 
-    def on(self, data: Observations, described: Any, u: numpy.ndarray) -> "FitProblem":
+    def on(self, data: Observations, described, u: numpy.ndarray) -> "FitProblem":
         """Return the problem of other data, with the start u; `described` is None for a function of the
         user."""
         parameters = self.parameters.moved(u)

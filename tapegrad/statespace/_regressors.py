@@ -1,7 +1,6 @@
 """Regressors: their values and names, and the checks of them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy
 
@@ -9,7 +8,7 @@ from .._core.arrays import to_host
 from .._core.errors import ArgumentError, DataError, ShapeError
 
 
-def checked_regressors(call: str, X: Any) -> tuple[numpy.ndarray, tuple[str, ...]]:
+def checked_regressors(call: str, X) -> tuple[numpy.ndarray, tuple[str, ...]]:
     """Regressors (n, k) on the host, and their names."""
     try:
         values = numpy.asarray(X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else to_host(X), dtype=float)
@@ -53,7 +52,7 @@ def require_rank(
         )
 
 
-def future_regressors(exog: Any, columns: list[tuple[str, ...]], steps: int) -> list[numpy.ndarray]:
+def future_regressors(exog, columns: list[tuple[str, ...]], steps: int) -> list[numpy.ndarray]:
     """The regressors of the steps ahead, part by part; `columns`: their names."""
     widths = [len(names) for names in columns]
     if not widths and exog is None:

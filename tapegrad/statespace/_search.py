@@ -325,9 +325,7 @@ def _damped_inverse(hessian: numpy.ndarray) -> numpy.ndarray:
     return half @ half.T
 
 
-def near_maximum(
-    objective: ModelObjective, u: numpy.ndarray, hessian: Any = None
-) -> tuple[float, numpy.ndarray]:
+def near_maximum(objective: ModelObjective, u: numpy.ndarray, hessian=None) -> tuple[float, numpy.ndarray]:
     """Return value and point where BFGS ends from a start, with second derivatives, or else those of a
     sphere."""
     objective.start, objective.lowest = u, (numpy.inf, u)
@@ -361,7 +359,7 @@ def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: 
     return holding(error, parameters, search.u, search.value)
 
 
-def holding(error: Any, parameters: Parameters, u: numpy.ndarray, value: float) -> Exception:
+def holding(error, parameters: Parameters, u: numpy.ndarray, value: float) -> Exception:
     """Return the error with the last parameters attached."""
     error.params = parameters.tree(u)
     error.unconstrained = u

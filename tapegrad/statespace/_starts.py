@@ -40,7 +40,7 @@ def highest_stop(
     problem: FitProblem,
     method: str = "auto",
     hess: str = "auto",
-    options: Any = None,
+    options=None,
     progress: bool | str = "auto",
 ) -> Stop:
     """Return the point of the maximum of a problem; raise if the data do not determine it.

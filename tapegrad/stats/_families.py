@@ -64,7 +64,7 @@ def scipy_stats() -> ModuleType:
     return load("scipy.stats")
 
 
-def all_plain(xs: Any) -> bool:
+def all_plain(xs) -> bool:
     """Are these plain values that SciPy takes, none of them tracked?"""
     for x in xs:
         if isinstance(x, Variable):
@@ -100,7 +100,7 @@ def holds_stand_in(args: tuple, given: dict) -> bool:
     return any([hasattr(type(x), "_theirs") for x in (*args, *given.values())])
 
 
-def law_attribute(theirs: Any, name: str, followed: Callable) -> Any:
+def law_attribute(theirs, name: str, followed: Callable):
     """An attribute of SciPy's law.  A method that gets tracked values is that of `followed()`."""
     f = getattr(theirs, name)
     if not callable(f):
@@ -146,7 +146,7 @@ rules(
 )
 
 
-def as_scipy(family: "Continuous | Discrete", call: str, y: Any, *xs: Any) -> Any:
+def as_scipy(family: "Continuous | Discrete", call: str, y, *xs):
     """y with the value of SciPy's function of xs wherever the formula does not give that; the derivative is
     that of the formula.
 
@@ -183,12 +183,12 @@ class Distribution:
         """Has this method a formula?"""
         return True
 
-    def __getattr__(self, call: str) -> Any:
+    def __getattr__(self, call: str):
         if call.startswith("__") or "name" not in vars(self):
             raise AttributeError(call)
         return law_attribute(self.theirs(), call, lambda: laws().followed_law(self))
 
-    def __call__(self, *args: Any, **given: Any) -> "Frozen":
+    def __call__(self, *args, **given) -> "Frozen":
         return Frozen(self, args, given)
 
 
@@ -203,7 +203,7 @@ class Frozen:
         self._theirs = None if tracked else family.theirs()(*lend(args), **lend(given))
 
     @classmethod
-    def _of(cls, theirs: Any, shadow: Any) -> "Frozen":
+    def _of(cls, theirs, shadow) -> "Frozen":
         """What stands for a frozen distribution of SciPy's."""
         new, given = object.__new__(cls), {}
         args: tuple = ()
@@ -240,7 +240,7 @@ class Frozen:
         frozen = {*dir(made.rv_continuous_frozen), *dir(made.rv_discrete_frozen)}
         return sorted(frozen.intersection(dir(self._family.theirs())))
 
-    def __getattr__(self, call: str) -> Any:
+    def __getattr__(self, call: str):
         if call.startswith("_"):
             raise AttributeError(call)
         family, args, given = self._family, self._args, self._given
@@ -299,8 +299,8 @@ class Continuous(Distribution):
         self,
         name: str,
         shapes: str = "",
-        low: Any = -math.inf,
-        high: Any = math.inf,
+        low=-math.inf,
+        high=math.inf,
         valid: Callable = is_positive,
         follows: str = "",
         **functions,
@@ -313,7 +313,7 @@ class Continuous(Distribution):
         self._nan_at: dict = {}
         FAMILIES[name] = self
 
-    def _parameters(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict) -> tuple:
+    def _parameters(self, call: str, x, args: tuple, loc, scale, given: dict) -> tuple:
         """(x, the shape parameters, loc, scale)."""
         k = len(self._shapes)
         if given:
@@ -330,7 +330,7 @@ class Continuous(Distribution):
     def knows(self, call: str) -> bool:
         return {"pdf": "logpdf", "ppf": "cdf", "isf": "sf"}.get(call, call) in self.functions
 
-    def _scipys(self, call: str, z: Any, *shapes: Any) -> Any:
+    def _scipys(self, call: str, z, *shapes):
         """The result of SciPy's formula, in the precision of z."""
         y = laws().formula(self.name, call)(z, *shapes)
         return y if dtype(y) == dtype(z) or dtype(z).kind != "f" else shaping.astype(y, to=dtype(z))
@@ -347,7 +347,7 @@ class Continuous(Distribution):
         """The ends of the support of the standardised z; None for an infinite one."""
         return [end(*shapes) if callable(end) else end for end in (self.low, self.high)]
 
-    def _edges(self, call: str, z: Any, y: Any, shapes: tuple, below: float, above: float) -> Any:
+    def _edges(self, call: str, z, y, shapes: tuple, below: float, above: float):
         """y, and constants outside the support, and at its ends where the formula is nan."""
         low, high = self._limits(tuple(map(primal_of, shapes)))
         for end, before, out in ((low, np.less, below), (high, np.greater, above)):
@@ -375,7 +375,7 @@ class Continuous(Distribution):
         derivatives."""
         return self.valid(*params[:-2]) & (params[-1] > 0)
 
-    def certain(self, call: str, y: Any, x: Any, *params: Any) -> Any:
+    def certain(self, call: str, y, x, *params):
         """Where does the formula's y hold, so that SciPy's value need not be asked for?  All are without
         derivatives."""
         ok = self.allowed(*params) & (abs(y) < math.inf)
@@ -392,9 +392,7 @@ class Continuous(Distribution):
             inside = (z < high) & inside
         return ok & inside
 
-    def _answer(
-        self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict, below: float, above: float
-    ) -> Any:
+    def _answer(self, call: str, x, args: tuple, loc, scale, given: dict, below: float, above: float):
         x, shapes, loc, scale = self._parameters(call, x, args, loc, scale, given)
         before = now()
         put(QUIET)
@@ -414,14 +412,14 @@ class Continuous(Distribution):
     cdf, sf = of_value("cdf", 0.0, 1.0), of_value("sf", 1.0, 0.0)
     logcdf, logsf = of_value("logcdf", -math.inf, 0.0), of_value("logsf", 0.0, -math.inf)
 
-    def _quantile(self, call: str, q: Any, args: tuple, loc: Any, scale: Any, given: dict) -> Any:
+    def _quantile(self, call: str, q, args: tuple, loc, scale, given: dict):
         q, shapes, loc, scale = self._parameters(call, q, args, loc, scale, given)
         with np.errstate(all="ignore"):
             z = self.functions[call](q, *shapes) if call in self.functions else self._solved(call, q, shapes)
             y = z * scale + loc
         return as_scipy(self, call, y, q, *shapes, loc, scale)
 
-    def _solved(self, call: str, q: Any, shapes: tuple) -> Any:
+    def _solved(self, call: str, q, shapes: tuple):
         """What SciPy finds, with the derivatives of two of Newton's steps from it: the first is right to
         first order, the second to third order."""
         direct = self._function("cdf" if call == "ppf" else "sf")
@@ -507,7 +505,7 @@ class Discrete(Distribution):
         self.valid, self.functions = valid, completed(functions)
         FAMILIES[name] = self
 
-    def _parameters(self, call: str, k: Any, args: tuple, loc: Any, given: dict) -> tuple:
+    def _parameters(self, call: str, k, args: tuple, loc, given: dict) -> tuple:
         args = args + tuple([given.pop(n) for n in self._shapes[len(args) :] if n in given])
         args, loc = (args[:-1], args[-1]) if len(args) == len(self._shapes) + 1 else (args, loc)
         if given or len(args) != len(self._shapes):
@@ -533,11 +531,11 @@ class Discrete(Distribution):
         """As of a continuous family; the last of `params` is loc."""
         return self.valid(*params[:-1])
 
-    def certain(self, call: str, y: Any, k: Any, *params: Any) -> Any:
+    def certain(self, call: str, y, k, *params):
         """As of a continuous family."""
         return self.allowed(*params) & (abs(y) < math.inf) & (k - params[-1] >= self._first)
 
-    def _mass(self, call: str, k: Any, args: tuple, loc: Any, given: dict) -> Any:
+    def _mass(self, call: str, k, args: tuple, loc, given: dict):
         k, loc, args = self._parameters(call, k, args, loc, given)
         at = k - loc
         with np.errstate(all="ignore"):
@@ -547,9 +545,7 @@ class Discrete(Distribution):
             y = exp(y) if call == "pmf" else y
         return as_scipy(self, call, y, k, *args, loc)
 
-    def _of_value(
-        self, call: str, k: Any, args: tuple, loc: Any, given: dict, below: float, above: float
-    ) -> Any:
+    def _of_value(self, call: str, k, args: tuple, loc, given: dict, below: float, above: float):
         k, loc, args = self._parameters(call, k, args, loc, given)
         if call not in self.functions:
             raise NoRuleError(

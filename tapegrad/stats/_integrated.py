@@ -2,7 +2,6 @@
 constants, by operations."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -236,7 +235,7 @@ RIGHT = (
 )
 
 
-def landau_parts(z: Any, over: bool) -> tuple:
+def landau_parts(z, over: bool) -> tuple:
     """(The integral of exp(s log s + v s) along a line through its saddle, that of exp(-u log u - v u) sin(pi
     u)), v = pi z / 2 + log(pi / 2); `over`: the integrands over s and u.  The first is right on the left, the
     second on the right."""

@@ -59,7 +59,7 @@ def sinh_nodes(count: int) -> tuple:
     return math.pi / 2 * plain_np.sinh(u), math.pi / 2 * plain_np.cosh(u) * (u[1] - u[0])
 
 
-def unit_rule(v: Any, w: Any) -> tuple:
+def unit_rule(v, w) -> tuple:
     """Return the nodes 1 / (1 + exp(-2 v)) and weights of the interval (0, 1)."""
     s = 1 / (1 + plain_np.exp(-2 * v))
     return s, 2 * w * s * s[::-1]
@@ -70,7 +70,7 @@ DOUBLE_EXPONENTIAL = unit_rule(*sinh_nodes(63))
 V, V_WEIGHTS = sinh_nodes(249)
 
 
-def finer(pieces: list) -> Any:
+def finer(pieces: list):
     """Yield quarters of the pieces, and the pieces at the ends with the rule that a singularity there needs.
 
     Inside, a singularity may move with a parameter, and then the derivative at fixed nodes is wrong."""
@@ -88,7 +88,7 @@ def open_ends(v: Any) -> Any:
     return np.where(np.isinf(v), np.sign(v), 0)
 
 
-def at_nodes(f: Any, x: Any, pure: bool) -> Any:
+def at_nodes(f, x, pure: bool):
     """Return f at each node. One that leaves nothing behind is called once for many nodes, if that may be."""
     if pure and shape(x)[0] > GAUSS_POINTS and not is_recorded():
         known = heard()
@@ -99,7 +99,7 @@ def at_nodes(f: Any, x: Any, pure: bool) -> Any:
     return np.stack([f(v) for v in x])
 
 
-def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool, whole: bool = False) -> Any:
+def over_pieces(f, a, b, pieces, pure: bool, whole: bool = False):
     """Return the integral of f from a to b, by a rule on each piece.
 
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
@@ -129,7 +129,7 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool, whole: bool = F
     return np.tensordot(w, at_nodes(f, x, pure), 1)
 
 
-def halved(starts: Any, ends: Any) -> list:
+def halved(starts, ends) -> list:
     """Return intervals, the widest halved until their number is a power of two, for few recordings."""
     found = list(zip(starts, ends, strict=True))
     while len(found) & (len(found) - 1):
@@ -330,7 +330,7 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
     return nested_quad(func, ranges, args, opts or {})
 
 
-def nested_quad(func: Any, ranges: list, args: Any, settings: dict) -> tuple:
+def nested_quad(func, ranges: list, args, settings: dict) -> tuple:
     args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
 
     def over(k, outer, func, args, *ranges):
@@ -349,7 +349,7 @@ def nested_quad(func: Any, ranges: list, args: Any, settings: dict) -> tuple:
     return over(len(ranges) - 1, (), func, args, *ranges)
 
 
-def limits(low: Any, high: Any, n: int) -> ComposedFunction:
+def limits(low, high, n: int) -> ComposedFunction:
     """The limits of an inner integral, of the n outer variables from the outermost on."""
     return ComposedFunction(
         lambda low, high: lambda *outer: [bound_of(g, *outer[:n][::-1]) for g in (low, high)], low, high
@@ -370,7 +370,7 @@ def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel
 # --- differential equations ---
 
 
-def compiled_ivp(args: tuple, kwargs: dict) -> Any:
+def compiled_ivp(args: tuple, kwargs: dict):
     return load("tapegrad._scipy.integrate.ivp_kernel").solve_in_kernel(args, kwargs)
 
 

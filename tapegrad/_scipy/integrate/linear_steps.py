@@ -29,7 +29,7 @@ class Tableau(NamedTuple):
     P: Any
 
 
-def with_end(method: Any) -> Tableau:
+def with_end(method) -> Tableau:
     """An explicit method of SciPy's. Its last stage is the first of the next step, for the interpolant."""
     s = method.n_stages
     A = np.zeros((s + 1, s + 1))
@@ -76,7 +76,7 @@ class SparseJacobians:
         self.places: Any = None  # of the entries of all stages of a step
         self.shape = (*entries.shape[:2], *pattern.shape)
 
-    def of_step(self, k: int, back: bool) -> Any:
+    def of_step(self, k: int, back: bool):
         """Return the matrix of a step, or its transpose; the stages are one vector."""
         count, n = len(self.entries[k]), self.shape[-1]
         if self.places is None:
@@ -87,12 +87,12 @@ class SparseJacobians:
         kind = sparse.csc_array if back else sparse.csr_array
         return kind((self.entries[k].reshape(-1), *self.places), (count * n, count * n))
 
-    def last(self, k: int) -> Any:
+    def last(self, k: int):
         """Return the matrix at the last stage of a step."""
         places = self.pattern.indices, self.pattern.indptr
         return sparse.csr_array((self.entries[k, -1], *places), self.pattern.shape)
 
-    def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
+    def products(self, at: slice, stages: slice, X, back: bool):
         some = range(self.shape[0])[at]
         X = np.broadcast_to(X, (len(some), self.shape[1], *X.shape[-2:]))
         return np.stack([stage_products(self.of_step(k, back), x) for k, x in zip(some, X, strict=True)])
@@ -111,13 +111,13 @@ class InfiniteJacobians:
     def __init__(self, J: Any):
         self.J, self.shape = J, J.shape
 
-    def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
+    def products(self, at: slice, stages: slice, X, back: bool):
         J, X = self.J[at, stages], X[..., None, :, :]
         with np.errstate(invalid="ignore"):
             return np.where(X == 0, 0.0, (J.mT if back else J)[..., None] * X).sum(-2)
 
 
-def products(J: Any, at: slice, stages: slice, X: Any, back: bool = False) -> Any:
+def products(J, at: slice, stages: slice, X, back: bool = False):
     """J X, or its transpose, for these steps and stages; X has (.., n, directions)."""
     if type(J) is not np.ndarray:
         return J.products(at, stages, X, back)
@@ -155,7 +155,7 @@ class Factors:
     def count(self) -> int:
         return self.lu.nnz if self.sparse else self.lu[0].size
 
-    def solve(self, c: Any, back: bool) -> Any:
+    def solve(self, c, back: bool):
         """For c of the shape (n, directions)."""
         if self.sparse:
             return self.lu.solve(np.ascontiguousarray(c), "T" if back else "N")
@@ -180,7 +180,7 @@ class StageFactors:
     def count(self) -> int:
         return sum([factor.count for factor in self.factors.values()])
 
-    def solve(self, c: Any, back: bool) -> Any:
+    def solve(self, c, back: bool):
         """For c of the shape (stages, n, directions)."""
         V, W = (self.inverse.T, self.vectors.T) if back else (self.vectors, self.inverse)
         mixed, found = combined_stages(W, c), np.zeros(c.shape)
@@ -200,7 +200,7 @@ class RefinedSteps:
         self.used: dict = {}  # step: the factors that have served
         self.last: Any = None
 
-    def solve(self, k: int, c: Any, back: bool) -> Any:
+    def solve(self, k: int, c, back: bool):
         """For step k and c of the shape (stages, n, directions)."""
         if type(self.J) is SparseJacobians:
             J: Any = self.J.of_step(k, back)
@@ -217,7 +217,7 @@ class RefinedSteps:
         self.keep(k, factors)
         return x
 
-    def refined(self, factors: StageFactors, A: Any, J: Any, c: Any, back: bool, fall: float) -> Any:
+    def refined(self, factors: StageFactors, A, J, c, back: bool, fall: float):
         """Return the solution, or None if these factors do not lead to it."""
         x, size = factors.solve(c, back), abs(c).max(initial=0.0)
         for k in range(ROUNDS):
@@ -231,7 +231,7 @@ class RefinedSteps:
         return None
 
     @staticmethod
-    def moved(A: Any, J: Any, x: Any, back: bool) -> Any:
+    def moved(A, J, x, back: bool):
         """h A J x with the matrix of the step, or with its transpose."""
         if back:
             return combined_stages(A.T, stage_products(J, x))
@@ -243,7 +243,7 @@ class RefinedSteps:
             self.used = {}
 
     @staticmethod
-    def whole(A: Any, J: Any, c: Any, back: bool) -> Any:
+    def whole(A, J, c, back: bool):
         """Return the solution by the equations of all stages at once."""
         s, n = c.shape[:2]
         if sparse.issparse(J):
@@ -274,7 +274,7 @@ def banded(maps: Any) -> Any:
     return np.asfortranarray(bands.reshape(2 * n, -1))
 
 
-def chained(bands: Any, d: Any, trans: str) -> Any:
+def chained(bands, d, trans: str):
     """The solution, or that with the transpose."""
     found = dtbtrs(bands, d.reshape(-1, d.shape[2]), uplo="L", trans=trans, diag="U")[0]
     return found.reshape(d.shape)
@@ -308,7 +308,7 @@ class StepEquations(LinearSteps):
     `A`: (steps, stages, stages) with the lengths of the steps in it; `B`: (steps, stages); `J`: (steps,
     stages, n, n), or `SparseJacobians`."""
 
-    def __init__(self, A: Any, B: Any, J: Any, implicit: bool):
+    def __init__(self, A, B, J, implicit: bool):
         if type(J) is np.ndarray and not implicit and not np.isfinite(J).all():
             J = InfiniteJacobians(J)
         self.A, self.B, self.J = A, B, J
@@ -326,7 +326,7 @@ class StepEquations(LinearSteps):
                 banded(np.eye(self.n) + self.moved(slice(None), slopes)),
             )
 
-    def solved(self, z: Any) -> tuple:
+    def solved(self, z) -> tuple:
         c = z[self.n :].reshape(self.steps, self.stages, self.n, -1)
         y = np.empty((self.steps + 1, self.n, z.shape[1]))
         y[0], every = z[: self.n], slice(None)
@@ -342,7 +342,7 @@ class StepEquations(LinearSteps):
         y = chained(bands, y, "N")
         return y, K + np.matmul(slopes, y[:-1]).reshape(K.shape)
 
-    def transposed(self, g: Any) -> tuple:
+    def transposed(self, g) -> tuple:
         """Of `solved`."""
         end, every = (self.steps + 1) * self.n, slice(None)
         y = g[:end].reshape(self.steps + 1, self.n, -1)
@@ -359,11 +359,11 @@ class StepEquations(LinearSteps):
         adjoint = chained(bands, y + np.concatenate([own, np.zeros_like(y[:1])]), "T")
         return adjoint[0], self.slopes_back(every, K + self.B[:, :, None, None] * adjoint[1:, None])[0]
 
-    def moved(self, at: slice, K: Any) -> Any:
+    def moved(self, at: slice, K):
         """h B K"""
         return np.matmul(self.B[at, None], K.reshape(*K.shape[:2], -1)).reshape(len(K), *K.shape[2:])
 
-    def slopes(self, at: slice, c: Any, y: Any = None) -> Any:
+    def slopes(self, at: slice, c, y=None):
         """The dK with dK = J (y + h A dK) + c, for these steps; c has (steps, stages, n, directions)."""
         if self.inverse is not None:
             return np.matmul(self.inverse[at], c.reshape(len(c), -1, c.shape[3])).reshape(c.shape)
@@ -379,7 +379,7 @@ class StepEquations(LinearSteps):
             K[:, i : i + 1] += products(self.J, at, slice(i, i + 1), moved if y is None else moved + y)
         return K
 
-    def slopes_back(self, at: slice, g: Any, whole: bool = False) -> tuple:
+    def slopes_back(self, at: slice, g, whole: bool = False) -> tuple:
         """The transpose of `slopes`: what it gives for c; if `whole`, also what it gives for y of one step."""
         if self.inverse is not None:
             back = self.inverse[at].mT

@@ -30,7 +30,7 @@ FINE = {"rtol": 1e-10, "atol": 1e-12}
 class ode(Carrier, metaclass=CarrierType):
     _theirs = itg.ode
 
-    def __init__(self, f: Callable, jac: Any = None):
+    def __init__(self, f: Callable, jac=None):
         self.f = f
         self.f_params = ()
         self.t = 0.0

@@ -99,7 +99,7 @@ class Attempt(NamedTuple):
     iteration: StageIteration
 
 
-def mixed(matrix: Any, rows: list) -> list:
+def mixed(matrix, rows: list) -> list:
     """Return the products of a small matrix with rows."""
     return [combined(line, rows) for line in matrix]
 
@@ -108,7 +108,7 @@ class RadauSteps(ImplicitSteps):
     error_order, iterations = 3, ITERATIONS
     most_states = 8  # SciPy is faster beyond
 
-    def begun(self, f: Callable, y: Any) -> RadauWalk:
+    def begun(self, f: Callable, y) -> RadauWalk:
         slope = value(f(self.start, y))
         size = value(self.first_size(f, y, slope))
         return RadauWalk(
@@ -131,7 +131,7 @@ class RadauSteps(ImplicitSteps):
             status=GOING,
         )
 
-    def interpolated(self, Z: list, x: Any) -> Any:
+    def interpolated(self, Z: list, x):
         """Return the change of the state at a share x of a step."""
         total, power = 0.0, 1.0
         for weights in INTERPOLANT.T:
@@ -139,7 +139,7 @@ class RadauSteps(ImplicitSteps):
             total = total + power * mixed([weights], Z)[0]
         return total
 
-    def converged(self, f: Callable, c: RadauWalk, h: Any, scale: Any, matrices: tuple) -> StageIteration:
+    def converged(self, f: Callable, c: RadauWalk, h, scale, matrices: tuple) -> StageIteration:
         """Return the end of Newton's iteration from the prediction by the step before."""
         n, y, own = len(scale), value(c.y), [value(z) for z in c.Z]
         length = c.t - c.before
@@ -171,7 +171,7 @@ class RadauSteps(ImplicitSteps):
         begin = StageIteration(0.0, W, np.stack(start), 0.0, 0.0, GOING)
         return while_loop(lambda v: v.status == GOING, tried, begin, ITERATIONS)
 
-    def differentiated(self, f: Callable, c: RadauWalk, h: Any, found: StageIteration) -> list:
+    def differentiated(self, f: Callable, c: RadauWalk, h, found: StageIteration) -> list:
         """Return the changes at the stages with their derivatives."""
         A, times = COLLOCATION.A, [c.t + h * node for node in COLLOCATION.C]
         Z, n = [value(z) for z in found.Z], len(c.y)
@@ -200,7 +200,7 @@ class RadauSteps(ImplicitSteps):
         last_error = np.where(asked == c.size, c.last_error, NONE)
         return Attempt(end, asked, h, last_error, J, factored, real, v)
 
-    def error(self, f: Callable, c: RadauWalk, e: Attempt) -> Any:
+    def error(self, f: Callable, c: RadauWalk, e: Attempt):
         """Return the norm of the error of a step; after a rejection the estimate is made better."""
         y, Z = value(c.y), e.iteration.Z
         moved = mixed([ERRORS], [Z[i] for i in STAGES])[0] / e.h
@@ -240,7 +240,7 @@ class RadauSteps(ImplicitSteps):
             status=np.where(good | repeats | (next_size >= self.least(c.t)), GOING, SMALL_STEP),
         )
 
-    def between(self, f: Callable, c: RadauWalk, t: Any) -> Any:
+    def between(self, f: Callable, c: RadauWalk, t):
         """Return the state at the time t of the last step."""
         length = c.t - c.before
         x = (t - c.before) / np.where(length == 0.0, 1.0, length)

@@ -43,11 +43,11 @@ def code_key(fun: Any) -> Any:
     return getattr(fun, "__code__", type(fun))
 
 
-def evaluations_of(code: Any) -> float:
+def evaluations_of(code) -> float:
     return EVALUATIONS.get(code, 0.0)
 
 
-def count_evaluations(fun: Any, count: int, states: int) -> None:
+def count_evaluations(fun, count: int, states: int) -> None:
     """Add the evaluations of one call."""
     code = code_key(fun)
     EVALUATIONS[code] = evaluations_of(code) + count * (1 + states / LARGER)
@@ -58,7 +58,7 @@ def real_parts(y: Any) -> Any:
     return np.concatenate([np.real(y), np.imag(y)], -1)
 
 
-def all_real(*ys: Any) -> list:
+def all_real(*ys) -> list:
     return [real_parts(y) if y.dtype.kind == "c" else y for y in ys]
 
 
@@ -95,7 +95,7 @@ class RightSide:
         self.extend(parts, T, Y)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def extend(self, parts: list, T: Any, Y: Any) -> None:
+    def extend(self, parts: list, T, Y) -> None:
         count = shape(Y)[0]
         if self.in_order or self.misses == MISSES or count == 1:
             parts.append(np.stack([self.point(T[k], Y[k]) for k in range(count)]))
@@ -120,7 +120,7 @@ class RightSide:
         few = len(sparsity.coloring(found)) <= SPARSE_SHARE * len(y)
         return found if few else None
 
-    def sparse_jacobians(self, T: Any, Y: Any, pattern: Any) -> tuple | None:
+    def sparse_jacobians(self, T, Y, pattern) -> tuple | None:
         """Return f and the entries of df / dy at the points (t, y), one product for each colour.
 
         None: at some point there are entries elsewhere, as one more product shows."""
@@ -133,7 +133,7 @@ class RightSide:
         for at in [slice(k, k + part) for k in range(0, len(Y), part)]:
             here = Const(lambda y, at=at: self(T[at], y))
 
-            def along(v: Any, here: Any = here, at: slice = at) -> tuple:
+            def along(v, here=here, at: slice = at) -> tuple:
                 return tuple(map(bare, jvp(here, (Y[at],), (plain_np.broadcast_to(v, Y[at].shape),))))
 
             for colour in range(colours.max(initial=-1) + 1):
@@ -146,7 +146,7 @@ class RightSide:
                 return None
         return values, entries
 
-    def jacobians(self, T: Any, Y: Any, implicit: bool, pattern: Any) -> tuple:
+    def jacobians(self, T, Y, implicit: bool, pattern) -> tuple:
         """(f, df / dy) at plain points; T has (steps, stages). `pattern`: where df / dy has entries, or
         None."""
         n, points = Y.shape[-1], Y.reshape(-1, Y.shape[-1])
@@ -164,7 +164,7 @@ class RightSide:
         return bare(value).reshape(Y.shape), rows.reshape(*Y.shape, n)
 
 
-def check_slopes(found: Any, K: Any, Y: Any, J: Any = None) -> None:
+def check_slopes(found, K, Y, J=None) -> None:
     """Are these slopes at the stages Y those that were computed before? A function that goes by something
     that it alters itself (a count, a flag, a random generator) has given others."""
     with plain_np.errstate(invalid="ignore"):  # of an infinite Jacobian
@@ -191,7 +191,7 @@ def other_values() -> GuardError:
 class ReadingWalk(DependencyWalk):
     """A walk that compares a number as it does an array, if it is a Variable."""
 
-    def visit(self, x: Any) -> None:
+    def visit(self, x) -> None:
         if type(x) not in HANDLES:
             super().visit(x)
         elif id(x) in self.place:

@@ -27,7 +27,7 @@ from .smoothing import smoothed
 from .splines import made_spline, make_lsq_spline
 
 
-def representation(x: Any, y: Any, w: Any, k: int, s: Any, found: tuple) -> tuple:
+def representation(x, y, w, k: int, s, found: tuple) -> tuple:
     """(t, c, k) of FITPACK's."""
     t, c = smoothed(x, y, w, found[0], k, found[1], s if holds_tracked(s) else None)
     return t, np.concatenate([c, plain_np.zeros(k + 1)]), k
@@ -55,7 +55,7 @@ def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_out
     return spline.t, np.concatenate([spline.c, plain_np.zeros(k + 1)]), k
 
 
-def arrays_of(tck: Any, *more: Any) -> tuple:
+def arrays_of(tck, *more) -> tuple:
     """(knots, coefficients, degree), and `more`, as arrays of one kind."""
     t, c, k = tck
     like = dtype_like(t, c, *more)
@@ -63,7 +63,7 @@ def arrays_of(tck: Any, *more: Any) -> tuple:
     return t, c[: shape(t)[0] - k - 1], k, *rest
 
 
-def componentwise(at: int) -> Any:
+def componentwise(at: int):
     """Of a curve, whose coefficients are a list, for each of its components.  `at`: which argument is it?"""
 
     def declare(rule: Any) -> Any:
@@ -139,7 +139,7 @@ def insert(x, tck, m=1, per=0):
 # --- UnivariateSpline: its knots are those of the library, its coefficients are functions of the data ---
 
 
-def fitted(theirs: Any, x: Any, y: Any, w: Any, ends: list, k: int, s: Any, t: Any) -> tuple:
+def fitted(theirs, x, y, w, ends: list, k: int, s, t) -> tuple:
     """(knots, coefficients): the library chooses the knots if it smooths."""
     if t is not None:
         like = dtype_like(x, y, t, w)

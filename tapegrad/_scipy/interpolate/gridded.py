@@ -35,14 +35,14 @@ from .piecewise import (
 from .splines import made_spline
 
 
-def grid_weights(t: Any, x: Any, k: int) -> tuple:
+def grid_weights(t, x, k: int) -> tuple:
     """(places of the first coefficients, the k + 1 weights along a last axis) of points on an axis with these
     knots."""
     at = piece_numbers(t, x, k, shape(t)[0] - k - 2)
     return at - k, np.stack(bspline_basis(t, x, at, k), -1)
 
 
-def tensor_product_sum(c: Any, axes: list) -> Any:
+def tensor_product_sum(c, axes: list):
     """The sum over the neighbours of points in a grid of coefficients; axes: (place of the first, weights)
     for each leading axis."""
     flat, d = 0, len(axes)
@@ -127,7 +127,7 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
             y = np.where(trailing(outside, ndim(y) - 1), self.fill_value, y)
         return np.reshape(y, to + shape(self.values)[d:])
 
-    def _inside(self, x: list, method: str) -> Any:
+    def _inside(self, x: list, method: str):
         if method == "linear":
             found = []
             for v, p in zip(x, self.grid, strict=True):
@@ -162,7 +162,7 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
         return tensor_product_sum(c, [grid_weights(t, v, k) for t, v in zip(knots, x, strict=True)])
 
 
-def coefficients_on_grid(points: Any, values: Any, degrees: tuple) -> tuple:
+def coefficients_on_grid(points, values, degrees: tuple) -> tuple:
     """(coefficients of the product of interpolating splines, their knots)."""
     c, knots = values, []
     for i, (p, k) in enumerate(zip(points, degrees, strict=True)):
@@ -230,7 +230,7 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
     def ev(self, xi, yi, dx=0, dy=0):
         return self(xi, yi, dx, dy, grid=False)
 
-    def _at(self, x: Any, y: Any, dx: int, dy: int) -> Any:
+    def _at(self, x, y, dx: int, dy: int):
         c, (kx, ky) = self.c, self.degrees
         x, y = [np.clip(v, t[k], t[shape(t)[0] - k - 1]) for v, t, k in ((x, self.tx, kx), (y, self.ty, ky))]
         tx, c, kx = differentiated(self.tx, c, kx, dx)
@@ -243,7 +243,7 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
 INTERPOLATE.rule(itp.RectBivariateSpline)(RectBivariateSpline)
 
 
-def given_by_tck(real: Any) -> type:
+def given_by_tck(real) -> type:
     """A class whose knots are chosen by its data: with plain data, differentiated by the point."""
 
     def __init__(self, *args, **kwargs):

@@ -36,7 +36,7 @@ KERNELS = {
 }
 
 
-def kernel_matrix(x: Any, y: Any, kernel: str, epsilon: Any) -> Any:
+def kernel_matrix(x, y, kernel: str, epsilon):
     r = (x[:, None, :] - y[None, :, :]) * epsilon
     return KERNELS[kernel](np.sum(r * r, -1))
 
@@ -47,7 +47,7 @@ def polynomial_matrix(x: Any, powers: Any) -> Any:
     return np.stack(columns, -1) if columns else x[:, :0]
 
 
-def build_system(y: Any, d: Any, smoothing: Any, kernel: str, epsilon: Any, powers: Any) -> tuple:
+def build_system(y, d, smoothing, kernel: str, epsilon, powers) -> tuple:
     """(matrix, right side, shift, scale).  The space of the polynomials is the same for all shifts and scales,
     so these are constants."""
     low, high = np.min(primal_of(y), 0), np.max(primal_of(y), 0)
@@ -60,14 +60,12 @@ def build_system(y: Any, d: Any, smoothing: Any, kernel: str, epsilon: Any, powe
     return lhs, np.concatenate([d, zero[:, m:]]), shift, scale
 
 
-def build_evaluation_coefficients(
-    x: Any, y: Any, kernel: str, epsilon: Any, powers: Any, shift: Any, scale: Any
-) -> Any:
+def build_evaluation_coefficients(x, y, kernel: str, epsilon, powers, shift, scale):
     polynomials = polynomial_matrix((x - shift) / scale, powers)
     return np.concatenate([kernel_matrix(x, y, kernel, epsilon), polynomials], 1)
 
 
-def lapack_solve(a: Any, b: Any, **_: Any) -> tuple:
+def lapack_solve(a, b, **_) -> tuple:
     return gesv(a, b)
 
 

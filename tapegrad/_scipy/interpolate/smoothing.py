@@ -32,7 +32,7 @@ def knots_among(t: Any, x: Any) -> Any:
     return np.where(far, t, np.take(nodes, at))
 
 
-def smoothed(x: Any, y: Any, w: Any, t: Any, k: int, c: Any, s: Any = None) -> tuple:
+def smoothed(x, y, w, t, k: int, c, s=None) -> tuple:
     """(knots, coefficients): SciPy's, as functions of the nodes, the data (nodes first) and the weights."""
     like = dtype_like(x, y, w, s)
     x, y = as_float_array(x, like), as_float_array(y, like)

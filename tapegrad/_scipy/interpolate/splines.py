@@ -32,7 +32,7 @@ from .piecewise import (
 )
 
 
-def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
+def prepared(x, y, axis: int, name: str) -> tuple:
     """x, y with the axis first, the axis counted from the front."""
     like = dtype_like(x, y)
     x, y = as_float_array(x, like), as_float_array(y, like)
@@ -50,7 +50,7 @@ def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
 # --- B-splines through data ---
 
 
-def interpolating_knots(x: Any, k: int) -> Any:
+def interpolating_knots(x, k: int):
     """The nodes as knots, but for those near the ends, which are repeated instead."""
     n = shape(x)[0]
     if k == 0:
@@ -61,7 +61,7 @@ def interpolating_knots(x: Any, k: int) -> Any:
     return np.concatenate([*[x[:1]] * (k + 1), inner, *[x[-1:]] * (k + 1)])
 
 
-def collocation(t: Any, x: Any, k: int) -> Any:
+def collocation(t, x, k: int):
     """The matrix of the B-splines at the nodes."""
     n, m = shape(t)[0] - k - 1, shape(x)[0]
     at = piece_numbers(t, x, k, n - 1)
@@ -72,14 +72,14 @@ def collocation(t: Any, x: Any, k: int) -> Any:
 
 
 def made_spline(
-    x: Any,
-    y: Any,
+    x,
+    y,
     k: int = 3,
-    t: Any = None,
-    bc_type: Any = None,
+    t=None,
+    bc_type=None,
     axis: int = 0,
     name: str = "make_interp_spline",
-) -> Any:
+):
     x, y, axis = prepared(x, y, axis, f"scipy.interpolate.{name}")
     if not by_equations(x, t):
         data = seen(y) if bc_type == "periodic" else None  # SciPy compares its ends
@@ -155,7 +155,7 @@ SMOOTHED = FOLLOWED.function(itp.make_smoothing_spline)
 # --- polynomials through all nodes, and interp1d ---
 
 
-def newton_coefficients(xi: Any, yi: Any) -> list:
+def newton_coefficients(xi, yi) -> list:
     """The divided differences from the first node on."""
     n = shape(xi)[0]
     column = [yi[i] for i in range(n)]

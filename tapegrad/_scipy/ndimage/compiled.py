@@ -30,7 +30,7 @@ from ..namespaces import (
 )
 
 
-def output_for(output: Any, x: Any, shape: Any = None, complex_output: bool = False) -> Any:
+def output_for(output, x, shape=None, complex_output: bool = False):
     """What SciPy's `_get_output` gives, in the library of x."""
     to = x.shape if shape is None else tuple(shape)
     if output is None or isinstance(output, (type, plain_np.dtype, str)):
@@ -44,7 +44,7 @@ def output_for(output: Any, x: Any, shape: Any = None, complex_output: bool = Fa
     return output
 
 
-def on_any_library(name: str, a: Any) -> Any:
+def on_any_library(name: str, a):
     """CuPy's arrays lack what SciPy's code asks of NumPy's; Variables over them have it. A footprint becomes
     an array of truths, which no Variable holds."""
     if name == "footprint" and on_a_device((a,)):
@@ -92,7 +92,7 @@ NEAREST, WRAP, REFLECT, MIRROR, CONSTANT, GRID_WRAP, GRID_CONSTANT = range(7)
 PAD = ("edge", "wrap", "symmetric", "reflect", "constant", "wrap", "constant")
 
 
-def fills(position: int) -> Any:
+def fills(position: int):
     """A rule that returns what SciPy's function stores in the argument `position`."""
 
     def declared(rule: Any) -> Any:
@@ -109,20 +109,20 @@ def fills(position: int) -> Any:
 # --- filters: neighbourhoods ---
 
 
-def padded(x: Any, size: Any, origins: Any, mode: int, cval: Any) -> Any:
+def padded(x, size, origins, mode: int, cval):
     """x with what a neighbourhood of this size reaches outside of it."""
     width = [(m // 2 + o, m - 1 - m // 2 - o) for m, o in zip(size, origins, strict=True)]
     return np.pad(x, width, PAD[mode], **({"constant_values": cval} if PAD[mode] == "constant" else {}))
 
 
-def neighbours(x: Any, footprint: Any, mode: int, cval: Any, origins: Any) -> Any:
+def neighbours(x, footprint, mode: int, cval, origins):
     """The elements where the footprint is true around each element, along a new first axis."""
     wide = padded(x, footprint.shape, origins, mode, cval)
     at = [p for p in itertools.product(*[range(m) for m in footprint.shape]) if footprint[p]]
     return np.stack([wide[tuple([slice(i, i + n) for i, n in zip(p, shape(x), strict=True)])] for p in at])
 
 
-def along(axis: int, x: Any, value: int, other: int) -> list:
+def along(axis: int, x, value: int, other: int) -> list:
     """The value for one axis, and another for the others."""
     return [value if i == axis % ndim(x) else other for i in range(ndim(x))]
 
@@ -205,7 +205,7 @@ def generic_filter1d(x, function, size, axis, mode, cval, origin, arguments, key
     return np.moveaxis(np.reshape(np.stack(found), (*shape(wide)[:-1], n)), -1, axis)
 
 
-def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:
+def gaussian_weights(sigma, order: int, radius: int):
     """exp(-x^2 / (2 sigma^2)), normalised, times the polynomial that the derivatives of this order bring."""
     x = plain_np.arange(-radius, radius + 1.0)
     phi = np.exp(-0.5 * x**2 / sigma**2)
@@ -271,7 +271,7 @@ def spline_filter1d(x, order, axis, mode):
     )
 
 
-def spline_weights(s: Any, order: int) -> list:
+def spline_weights(s, order: int) -> list:
     """The values at s, in [0, 1], of the order + 1 cardinal B-splines that are not zero there."""
     w = [1.0 + 0.0 * s]
     for k in range(1, order + 1):
@@ -283,7 +283,7 @@ def spline_weights(s: Any, order: int) -> list:
     return w
 
 
-def extended_index(i: Any, n: int, mode: int) -> Any:
+def extended_index(i, n: int, mode: int):
     """Where in 0, .., n - 1 the number i lies, extended by the mode."""
     if mode in (MIRROR, CONSTANT, WRAP):
         period = max(2 * n - 2, 1)
@@ -297,7 +297,7 @@ def extended_index(i: Any, n: int, mode: int) -> Any:
     return np.clip(i, 0, n - 1)
 
 
-def brought_in(c: Any, n: int, mode: int) -> Any:
+def brought_in(c, n: int, mode: int):
     """Coordinates brought into the image, as ndimage does; those of the modes 'constant' stay. Of 'nearest'
     the coefficients are brought in, not the coordinate: what lies far outside only stays a legal integer."""
     if mode == NEAREST:
@@ -318,7 +318,7 @@ def brought_in(c: Any, n: int, mode: int) -> Any:
     return np.where(c > n, 2.0 * n - c, c) - 0.5
 
 
-def sampled(x: Any, coordinates: list, order: int, mode: int, cval: Any, pad: int) -> Any:
+def sampled(x, coordinates: list, order: int, mode: int, cval, pad: int):
     """The spline with coefficients x, an image padded on all sides, at arrays of coordinates of one shape."""
     outside, flat, weights, off = None, 0, [], None
     to = shape(coordinates[0])
@@ -351,7 +351,7 @@ def sampled(x: Any, coordinates: list, order: int, mode: int, cval: Any, pad: in
     return np.reshape(values if outside is None else np.where(outside, cval, values), to)
 
 
-def grid(to: tuple, like: Any) -> list:
+def grid(to: tuple, like) -> list:
     points = plain_np.meshgrid(*[plain_np.arange(n, dtype=float) for n in to], indexing="ij")
     return [constant_like(p, like) for p in points]
 

@@ -15,7 +15,7 @@ from ..namespaces import SciPyNamespace, as_float_array, bare
 NDIMAGE = SciPyNamespace(ndi, "cupyx.scipy.ndimage")
 
 
-def regions_of(x: Any, labels: Any, index: Any) -> tuple:
+def regions_of(x, labels, index) -> tuple:
     """(flat places of each region, the shape of the result)."""
     if labels is None:
         return [plain_np.arange(math.prod(shape(x)))], ()

@@ -89,7 +89,7 @@ class Equations:
         R = F if len(self.shape) < 2 else lambda x: np.reshape(F(x), -1)
         return R if self.kind == "root" else lambda x: x - R(x)
 
-    def linearized(self, f: Callable, args: tuple, x: Any) -> tuple:
+    def linearized(self, f: Callable, args: tuple, x) -> tuple:
         """The residual, and its derivative at plain values of the parameters."""
         R = self.of(f, args)
         if not shape(x):
@@ -106,7 +106,7 @@ def largest(v: Any) -> Any:
     return np.max(abs(v), initial=0.0) if ndim(v) else abs(v)
 
 
-def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any, least: float) -> Any:
+def implicit_value(equations: Equations, f: Callable, args: tuple, start, least: float):
     """SciPy's solution `start`, with the derivatives of the exact one.
 
     A chord step x - R(x) / A, with A the derivative of R at plain values, adds one order of derivatives. So
@@ -151,7 +151,7 @@ def implicit_solution(
     name: str,
     f: Callable,
     form: Callable,
-    x: Any,
+    x,
     args: tuple,
     pure: bool = False,
     least: float = 1.0,
@@ -173,7 +173,7 @@ class WithheldValue(RefusedValue):
     factorisation, the values on a grid): it is plain, and moves with the parameters.  Whoever computes with
     it is told."""
 
-    def __init__(self, value: Any, name: str):
+    def __init__(self, value, name: str):
         why = "it is what the search made on its way"
         instead = "tapegrad.jacobian or tapegrad.hessian of the function at the solution"
         super().__init__(refusal_text, name, why, instead)
@@ -183,7 +183,7 @@ class WithheldValue(RefusedValue):
         return repr(self._shown)
 
 
-def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
+def withheld(found, name: str, kept: tuple = ()):
     """A result, or a part of one, without what has no derivative."""
     if isinstance(found, tuple):
         return tuple([withheld(v, name) for v in found])
@@ -196,7 +196,7 @@ def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
     return WithheldValue(found, name) if made else found
 
 
-def as_it_is(found: Any, name: str, count: int = 1) -> Any:
+def as_it_is(found, name: str, count: int = 1):
     """The result where nothing is tracked; of a sample of many, what it would be if something were.  `count`:
     so many of its items have a derivative."""
     if not OPEN.of_one or isinstance(found, plain_np.ndarray):
@@ -210,7 +210,7 @@ def as_it_is(found: Any, name: str, count: int = 1) -> Any:
 DERIVED = ("x", "fun", "root", "cost", "jac", "grad")
 
 
-def tuple_of(args: Any) -> tuple:
+def tuple_of(args) -> tuple:
     return args if isinstance(args, tuple) else (args,)
 
 
@@ -232,7 +232,7 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
 # --- minima ---
 
 
-def check_inside_bounds(x: Any, bounds: Any, name: str) -> None:
+def check_inside_bounds(x, bounds, name: str) -> None:
     """Bounds at which the minimum does not lie have no influence; at others the derivative is not that of a
     stationary point."""
     if bounds is None:
@@ -395,7 +395,7 @@ def leastsq(
 class ModelResiduals:
     """The differences of a model and data, as a function of its parameters."""
 
-    def __init__(self, f: Callable, x: Any, y: Any, scale: Any):
+    def __init__(self, f: Callable, x, y, scale):
         self.f, self.x, self.y, self.scale, self.__name__ = f, x, y, scale, getattr(f, "__name__", "f")
 
     def __call__(self, p, *_):
@@ -441,7 +441,7 @@ def curve_fit(
 # --- least squares with signs, in order: solved again on the pieces that SciPy found ---
 
 
-def free_least_squares(A: Any, b: Any, free: plain_np.ndarray, held: plain_np.ndarray) -> Any:
+def free_least_squares(A, b, free: plain_np.ndarray, held: plain_np.ndarray):
     """The solution in the free unknowns. The others are held, and `held` is 0 at the free ones."""
     at, place = plain_np.flatnonzero(free), plain_np.zeros(len(held), int)
     B = np.take(A, at, 1)

@@ -29,7 +29,7 @@ from ..plain_values import PlainRebind, on_plain_values
 class ComposedFunction:
     """A function of ours made of some of the user's, which a shadow finds there."""
 
-    def __init__(self, make: Callable, *functions: Any):
+    def __init__(self, make: Callable, *functions):
         self.make, self.functions, self.run = make, functions, make(*functions)
 
     def __call__(self, *args: Any) -> Any:
@@ -64,7 +64,7 @@ class SearchTrace(Trace):
     # No derivative is wanted of what is made here, so the operands come without; but a buffer has one of its
     # own.
 
-    def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
+    def step(self, prim, args, inputs, slots, params: dict):
         if self.lost and prim is not READ:
             raise self.loss()()
         self.tracked = self.tracked or any(map(is_tracked, inputs))
@@ -101,7 +101,7 @@ class Search:
     something tracked, or are `args`? Before, its points are constant, unless they move from the beginning or
     the search is that of one sample; `fixed`: they always are."""
 
-    def __init__(self, name: str, *args: Any, moves: bool = False, fixed: bool = False):
+    def __init__(self, name: str, *args, moves: bool = False, fixed: bool = False):
         self.name, self.moves, self.by_args, self.fixed = name, moves, holds_tracked(*args), fixed
         self.trace: Any = None
 
@@ -120,7 +120,7 @@ class Search:
         y = live(y)
         return y._value if y._trace is not None and y._trace is self.trace else y
 
-    def of(self, f: Any, first: int = 0, last: int | None = 1) -> Any:
+    def of(self, f, first: int = 0, last: int | None = 1):
         """f on plain values.  The point is in its arguments from `first` up to `last`."""
         if not callable(f):
             return f
@@ -144,7 +144,7 @@ class Search:
     def __enter__(self) -> "Search":
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error) -> None:
         self.moves = self.moves or self.by_args
         if self.trace is not None:
             self.trace.fall()
@@ -178,7 +178,7 @@ def check_unaltered(shadow: PlainRebind) -> None:
         raise KeptValues
 
 
-def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool) -> tuple:
+def searched(f: Callable, args: tuple, kwargs: dict, moving, **points: bool) -> tuple:
     """(SciPy's result on plain values, does it move with a parameter, do the functions leave nothing behind?)
 
     `moving`: what it moves with, besides what the functions have captured; `points`: how its points move, as
@@ -216,7 +216,7 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool
     return found, search.moves, False
 
 
-def called_again(f: Callable, pure: bool, arrays: bool = True) -> Any:
+def called_again(f: Callable, pure: bool, arrays: bool = True):
     """A context of f that SciPy has called, to be called again; `pure`: it leaves nothing behind."""
     return contextlib.nullcontext((f,)) if pure else once_more(f, arrays=arrays)
 
@@ -244,7 +244,7 @@ class SearchInstruction(Call):
         self.done = True
         return tree_map(lambda v: next(outs) if v is OUTPUT else v, self.tree)
 
-    def run(self, functions: Any, args: Any, values: tuple, again: bool) -> tuple:
+    def run(self, functions, args, values: tuple, again: bool) -> tuple:
         try:
             y = self.searched(values)
         except LateVariable:
@@ -259,7 +259,7 @@ class SearchInstruction(Call):
         self.ran = True
         return numbers
 
-    def searched(self, values: tuple) -> Any:
+    def searched(self, values: tuple):
         try:
             shadow, watched = self.idle.pop()
             shadow.taken_up(values)

@@ -53,12 +53,12 @@ FOLLOWED = Follower("scipy.signal", **GIVEN)
 # --- convolutions ---
 
 
-def two_signals(in1: Any, in2: Any) -> tuple:
+def two_signals(in1, in2) -> tuple:
     first = in1 if holds_tracked(in1) else in2
     return as_float_array(in1, first), as_float_array(in2, first)
 
 
-def centred(y: Any, to: tuple, axes: Any) -> Any:
+def centred(y, to: tuple, axes):
     """The middle of y along these axes, of the lengths `to`."""
     at = [slice(None)] * ndim(y)
     for i in axes:
@@ -67,7 +67,7 @@ def centred(y: Any, to: tuple, axes: Any) -> Any:
     return y[tuple(at)]
 
 
-def axes_last(x: Any, axes: tuple) -> tuple:
+def axes_last(x, axes: tuple) -> tuple:
     """x with these axes last, and the axes that undo it."""
     order = tuple([i for i in range(ndim(x)) if i not in axes]) + axes
     return (
@@ -77,7 +77,7 @@ def axes_last(x: Any, axes: tuple) -> tuple:
     )
 
 
-def convolve_axes(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
+def convolve_axes(in1, in2, mode: str, axes, name: str):
     a, b = two_signals(in1, in2)
     if ndim(a) != ndim(b):
         raise ValueError(
@@ -168,11 +168,11 @@ def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
 # --- recursive filters ---
 
 
-def moved_last(x: Any, axis: int) -> Any:
+def moved_last(x, axis: int):
     return x if axis in (-1, ndim(x) - 1) else np.moveaxis(x, axis, -1)
 
 
-def leading_row(a: Any, n: int) -> Any:
+def leading_row(a, n: int):
     """A vector with axes of length 1 before."""
     return np.reshape(a, (1,) * (n - 1) + (shape(a)[0],))
 
@@ -235,7 +235,7 @@ def filter_state(b: Any, a: Any, zi: Any) -> Any:
     return np.stack(rows, -1)
 
 
-def padded_last(x: Any, length: int) -> Any:
+def padded_last(x, length: int):
     have = shape(x)[-1]
     return x if have == length else np.pad(x, [(0, 0)] * (ndim(x) - 1) + [(0, length - have)])
 
@@ -267,7 +267,7 @@ def lfiltic(b, a, y, x=None):
 STEP_STATE, STATE_AFTER = FOLLOWED.function(sig.lfilter_zi), FOLLOWED.function(sig.lfiltic)
 
 
-def sections(sos: Any, like: Any) -> list:
+def sections(sos, like) -> list:
     sos = as_float_array(sos, like)
     if ndim(sos) != 2 or shape(sos)[1] != 6:
         raise ValueError(f"scipy.signal: sos must have the shape (sections, 6); it has {shape(sos)}")
@@ -321,7 +321,7 @@ BOTH_WAYS, PADDED = FOLLOWED.function(sig.sosfiltfilt), FOLLOWED.function(sig._s
 # --- maps along an axis ---
 
 
-def with_settings(f: Any, x: Any, axis: int, **settings: Any) -> Any:
+def with_settings(f, x, axis: int, **settings):
     settings = {k: plain_setting(v, f"scipy.signal.{f.__name__}", k) for k, v in settings.items()}
     return apply_linear(SettingsFunction(f, **settings), as_float_array(x), axis)
 
@@ -372,7 +372,7 @@ def upfirdn(h, x, up=1, down=1, axis=-1, mode="constant", cval=0):
 
 
 class Upfirdn(SettingsFunction):
-    def __init__(self, h: Any, up: int, down: int, mode: str):
+    def __init__(self, h, up: int, down: int, mode: str):
         super().__init__(sig.upfirdn, h=plain_np.asarray(h), up=up, down=down, mode=mode)
 
     def __call__(self, x: Any) -> Any:

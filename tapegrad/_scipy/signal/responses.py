@@ -13,11 +13,11 @@ from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_
 from .filters import FOLLOWED, SIGNAL, sections
 
 
-def rank(x: Any) -> int:
+def rank(x) -> int:
     return ndim(x) if hasattr(x, "shape") else plain_np.ndim(x)
 
 
-def powers(w: Any, n: int) -> Any:
+def powers(w, n: int):
     """exp(-i w k), k = 0, .., n - 1."""
     return np.exp(-1j * np.reshape(w, (-1, 1)) * plain_np.arange(n))
 
@@ -27,7 +27,7 @@ def response(c: Any, w: Any) -> Any:
     return (P if holds_tracked(w) else constant_like(P, c)) @ c
 
 
-def frequencies(worN: Any, whole: bool, fs: Any, include_nyquist: bool = False) -> tuple:
+def frequencies(worN, whole: bool, fs, include_nyquist: bool = False) -> tuple:
     """(in the units of fs, in radians a sample)"""
     if worN is None or rank(worN) == 0 and float(bare(worN)) == int(bare(worN)):
         n = 512 if worN is None else as_integer(worN)
@@ -106,14 +106,14 @@ def evaluated(weights: Any) -> Any:
     return run
 
 
-def cubic_weights(t: Any) -> tuple:
+def cubic_weights(t) -> tuple:
     first = np.floor(t)
     s = t - first
     r = 1 - s
     return first - 1, (r**3 / 6, (4 - 6 * s**2 + 3 * s**3) / 6, (4 - 6 * r**2 + 3 * r**3) / 6, s**3 / 6)
 
 
-def quadratic_weights(t: Any) -> tuple:
+def quadratic_weights(t) -> tuple:
     middle = np.floor(t + 0.5)
     s = t - middle
     return middle - 1, ((0.5 - s) ** 2 / 2, 0.75 - s**2, (0.5 + s) ** 2 / 2)

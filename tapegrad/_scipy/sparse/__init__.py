@@ -53,7 +53,7 @@ def expm_multiply(A, B, start=None, stop=None, num=None, endpoint=None, traceA=N
     return np.stack(found)
 
 
-def exponential(A: SparseMatrix, mu: Any, B: Any, t: float) -> Any:
+def exponential(A: SparseMatrix, mu, B, t: float):
     size = float(abs(A._plain()).sum(0).max()) * abs(t) if A.nnz else 0.0
     steps = max(1, math.ceil(size))
     h = t / steps

@@ -73,7 +73,7 @@ class EditableMatrix(TrackedMatrix):
             self._pieces, self._starts = pieces, _ = [np.concatenate(device_concatenator(*pieces))], [0]
         return pieces[0]
 
-    def _changed(self, call: str, change: Any, value: Any = None) -> None:
+    def _changed(self, call: str, change, value=None) -> None:
         if self._pieces is None and not holds_tracked(value):
             change(self._real, plain_argument(value))
             return
@@ -107,7 +107,7 @@ class EditableMatrix(TrackedMatrix):
         k = bisect.bisect_right(self._starts, int(found) - 1) - 1
         return self._pieces[k][int(found) - 1 - self._starts[k]]
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name.startswith("_"):
             raise AttributeError(name)
         if self._pieces is not None:
@@ -124,7 +124,7 @@ class EditableMatrix(TrackedMatrix):
         return run
 
 
-def places_of_plain(real: Any) -> tuple:
+def places_of_plain(real) -> tuple:
     """(the values of SciPy's matrix, one of the same form of their places)"""
     coo = real.tocoo()
     values = coo.data

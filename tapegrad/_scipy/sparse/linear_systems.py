@@ -44,7 +44,7 @@ for _c in (
 DENSE_OPERATOR_UNKNOWNS = 1000  # unknowns up to which the matrix of an operator is made
 
 
-def operator_matrix(A: Any, name: str, like: Any = None) -> SparseMatrix:
+def operator_matrix(A, name: str, like=None) -> SparseMatrix:
     """`like`: what an operator is applied to."""
     if is_sparse(A):
         return sparse(A)
@@ -63,7 +63,7 @@ def operator_matrix(A: Any, name: str, like: Any = None) -> SparseMatrix:
     return FACES[sps.csc_array](A)
 
 
-def library_solver(f: Any, name: str, *args: Any, **settings: Any) -> Any:
+def library_solver(f, name: str, *args, **settings):
     """SciPy's function, or CuPy's on a device, which has fewer settings."""
     if not is_device_matrix(args[0]):
         return f(*args, **settings)
@@ -77,7 +77,7 @@ def library_solver(f: Any, name: str, *args: Any, **settings: Any) -> Any:
     return theirs(*args, **{n: v for n, v in settings.items() if n in known})
 
 
-def solve_sparse(A: Any, b: Any, name: str, back: bool = False) -> Any:
+def solve_sparse(A, b, name: str, back: bool = False):
     A = operator_matrix(A, name, b)
     pattern, values = A._elements()
     if pattern.shape[0] != pattern.shape[1]:
@@ -134,14 +134,14 @@ class SuperLU(Carrier, metaclass=CarrierType):
     def _plain(self) -> Any:
         return sla.splu(self._A._plain().tocsc(), **self._settings) if self._real is None else self._real
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name.startswith("_"):
             raise AttributeError(name)
         if name in ("L", "U") and self._tracked():
             return self._factor(name)
         return getattr(self._plain(), name)
 
-    def _factor(self, name: str) -> Any:
+    def _factor(self, name: str):
         """L or U. With SciPy's factors L0 and U0, L0^-1 A U0^-1 is the identity, which has no pivots."""
         lu = self._plain()
         if lu.shape[0] > DENSE_OPERATOR_UNKNOWNS:
@@ -171,7 +171,7 @@ class SuperLU(Carrier, metaclass=CarrierType):
 class Solver(AxisMap):
     """x = A^-1 b with a factorisation that does not vary."""
 
-    def __init__(self, lu: Any, trans: str):
+    def __init__(self, lu, trans: str):
         self.lu = lu
         other = "N" if trans == "T" else "T"
         if trans == "H":
@@ -181,7 +181,7 @@ class Solver(AxisMap):
         else:
             super().__init__(lambda b: self.rows(b, trans), lu.shape[0], lambda g: self.rows(g, other))
 
-    def rows(self, b: Any, trans: str) -> Any:
+    def rows(self, b, trans: str):
         flat, library = b.reshape(-1, b.shape[-1]).T, xp_of(b)
         return library.ascontiguousarray(
             self.lu.solve(library.asfortranarray(flat), trans).T, b.dtype

@@ -69,7 +69,7 @@ LINALG = SciPyNamespace(scipy.sparse.linalg, "cupyx.scipy.sparse.linalg")
 FACES: dict = {}  # SciPy's class -> ours
 
 
-def is_sparse(x: Any) -> bool:
+def is_sparse(x) -> bool:
     return isinstance(x, TrackedMatrix) or sps.issparse(x)
 
 
@@ -89,7 +89,7 @@ class TrackedMatrix(Carrier):
         """The same matrix in a format that computes."""
         raise NotImplementedError
 
-    def _changed(self, call: str, change: Any, value: Any = None) -> None:
+    def _changed(self, call: str, change, value=None) -> None:
         """A change by SciPy's own function, `change(A, value)`."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         self._zeros = made_of._zeros
 
     @classmethod
-    def _read(cls, name: str, arg: Any, to: Any, copy: bool) -> "SparseMatrix":
+    def _read(cls, name: str, arg, to, copy: bool) -> "SparseMatrix":
         """What the constructor of this format makes of tracked values."""
         if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
             dense = as_float_array(arg)
@@ -215,7 +215,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
     def _tidy(self) -> bool:
         return getattr(self._places, "has_canonical_format", True)
 
-    def _asked(self, run: Any) -> tuple:
+    def _asked(self, run) -> tuple:
         """(values, their places, what SciPy's function `run` gives of the places). SciPy may sort the
         elements of the matrix itself, and add those at one place; then the same is done here."""
         values, places = self._values, self._places
@@ -267,11 +267,11 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         places.sort_indices()
         self._replace(self._values, places)
 
-    def _replace(self, values: Any, places: Any) -> None:
+    def _replace(self, values, places) -> None:
         new = type(self)._of_places(values, places, self._zeros)
         self._values, self._places, self._seen, self._single = new._values, new._places, None, None
 
-    def _move(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    def _move(self, name: str, *args, **kwargs):
         args, kwargs = plain_argument(args), plain_argument(kwargs)
         run = lambda A: getattr(A, name)(*args, **kwargs)
         return self._moved(run) if name in KEEPS_DUPLICATES[self.format] else self._single_moved(run)
@@ -302,7 +302,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         pattern, at = self._seen
         return pattern, element_or_zero(self._values, at)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         """What only moves elements is done with the places; else it is SciPy's, of plain values."""
         if name.startswith("_"):
             raise AttributeError(name)
@@ -378,7 +378,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
     def _as_sparse(self) -> "SparseMatrix":
         return self
 
-    def _changed(self, call: str, change: Any, value: Any = None) -> None:
+    def _changed(self, call: str, change, value=None) -> None:
         """A change by SciPy's own function, which is given the places of the new values.
 
         The matrix of places is changed, so derivatives follow.  If nothing is tracked, SciPy's matrix is
@@ -426,11 +426,11 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
             out[...] = total
         return total if out is None else out
 
-    def _with(self, f: Any) -> "SparseMatrix":
+    def _with(self, f) -> "SparseMatrix":
         """f of each element; f(0) = 0."""
         return type(self)._of_counted(f(self._values), self._places, None)
 
-    def _with_sums(self, f: Any) -> "SparseMatrix":
+    def _with_sums(self, f) -> "SparseMatrix":
         """The same where SciPy first adds the elements at one place."""
         if not self._tidy:
             self.sum_duplicates()
@@ -461,7 +461,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
 
     # --- products ---
 
-    def _times(self, x: Any, back: bool) -> Any:
+    def _times(self, x, back: bool):
         pattern, values = self._elements()
         values, x = device_concatenator(values, as_float_array(x, values if holds_tracked(values) else x))
         if ndim(x) not in (1, 2) or shape(x)[0] != pattern.shape[0 if back else 1]:
@@ -548,7 +548,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
     def __itruediv__(self, other):
         return self._scaled(1 / other) if is_scalar_operand(other) else self / other
 
-    def _scaled(self, factor: Any) -> "SparseMatrix":
+    def _scaled(self, factor) -> "SparseMatrix":
         """In place, as SciPy does it: in the memory of the user's matrix too."""
         data = self.data
         if isinstance(data, Variable):
@@ -569,14 +569,14 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         return sparse_matrix_power(self, n) if is_sparse_matrix(self) else self.power(n)
 
 
-def sparse_matrix_power(A: Any, n: int) -> Any:
+def sparse_matrix_power(A, n: int):
     found = None
     for _ in range(n):
         found = A if found is None else found @ A
     return found if found is not None else from_scipy(sps.eye_array(A.shape[0], format="csr"))
 
 
-def values_and_places(value: Any, count: int, kind: Any, call: str) -> tuple:
+def values_and_places(value, count: int, kind, call: str) -> tuple:
     """(a vector of the numbers in `value`, which has the shape of it, their places behind `count` others).
 
     A plain 0 has the place 0: SciPy decides whether it stays an element."""
@@ -603,7 +603,7 @@ def of_places(values: Any, places: Any, zeros: Any = None) -> Any:
     return FACES[type(places)]._of_places(values, places, zeros)
 
 
-def of_device(real: Any, shadow: Any) -> SparseMatrix:
+def of_device(real, shadow) -> SparseMatrix:
     """One of CuPy's: its values stay on the device, where they stand is known to SciPy."""
     if real.format not in ARRAYS or real.data.dtype.kind not in "fc":
         raise refusal_text(
@@ -619,7 +619,7 @@ def of_device(real: Any, shadow: Any) -> SparseMatrix:
     )
 
 
-def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
+def from_scipy(real, shadow=unchanged) -> SparseMatrix:
     """One of SciPy's; `shadow` gives what its memory is followed by."""
     if not isinstance(real, (sps.sparray, sps.spmatrix)):
         return of_device(real, shadow)
@@ -633,7 +633,7 @@ def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
     return of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
 
 
-def sparse(x: Any) -> SparseMatrix:
+def sparse(x) -> SparseMatrix:
     return x._as_sparse() if isinstance(x, TrackedMatrix) else from_scipy(x)
 
 
@@ -647,11 +647,11 @@ def beside(other: Any, dense: Any) -> Any:
         return late.followed(plain_np.asmatrix)(dense) if matrix else dense
 
 
-def is_sparse_matrix(*xs: Any) -> bool:
+def is_sparse_matrix(*xs) -> bool:
     return all([issubclass(type(x)._theirs, sps.spmatrix) for x in xs])
 
 
-def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: tuple, form: str) -> Any:
+def matrix_of_elements(values, pattern, like: SparseMatrix, to: tuple, form: str):
     """The matrix of this shape with these elements, in the format csc if `form` is that, else csr; of SciPy's
     older class where `like` is. A shape of one axis is that of the only row, and an empty one that of a
     number."""
@@ -663,7 +663,7 @@ def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: tuple,
     return found if len(to) == 2 else found.reshape(to) if to else found.sum()
 
 
-def product(A: SparseMatrix, B: SparseMatrix) -> Any:
+def product(A: SparseMatrix, B: SparseMatrix):
     """The product of two: each element of A meets those of B in the row of its column."""
     to = *A.shape[:-1], *B.shape[1:]
     if A.shape[-1] != B.shape[0]:
@@ -683,7 +683,7 @@ def product(A: SparseMatrix, B: SparseMatrix) -> Any:
     return ordered_as(operator.matmul, A, B, found) if len(to) == 2 else found
 
 
-def ordered_as(f: Any, A: SparseMatrix, B: SparseMatrix, found: SparseMatrix) -> SparseMatrix:
+def ordered_as(f, A: SparseMatrix, B: SparseMatrix, found: SparseMatrix) -> SparseMatrix:
     """`found`, with its elements in the order in which SciPy's function f of A and B gives them."""
     if A._tidy and B._tidy and f is not operator.matmul:
         return found
@@ -691,7 +691,7 @@ def ordered_as(f: Any, A: SparseMatrix, B: SparseMatrix, found: SparseMatrix) ->
     return of_places(found._values, places)
 
 
-def add_matrices(A: SparseMatrix, B: SparseMatrix, order: Any = operator.add) -> SparseMatrix:
+def add_matrices(A: SparseMatrix, B: SparseMatrix, order=operator.add) -> SparseMatrix:
     """The sum. `order`: the function of SciPy's that gives the elements in their order."""
     if A.shape != B.shape:
         raise ValueError("inconsistent shapes")
@@ -724,7 +724,7 @@ def multiply_elements(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     return ordered_as(lambda A, B: A.multiply(B), A, B, found) if A.ndim == 2 else found
 
 
-def comparison_method(name: str) -> Any:
+def comparison_method(name: str):
     """The values are compared as they are."""
 
     def run(self, other):

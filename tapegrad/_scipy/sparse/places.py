@@ -56,7 +56,7 @@ def element_or_zero(values: Any, at: Any) -> Any:
     return np.take(np.concatenate([0 * values[:1], values]) if shape(values)[0] else np.zeros(1), at)
 
 
-def is_counted(places: Any, size: int | None = None) -> bool:
+def is_counted(places, size: int | None = None) -> bool:
     """Are these the places 1, 2, ..., `size` (None: as many as there are)?"""
     right = size is None or places.size == size
     return right and bool((places.reshape(-1) == plain_np.arange(1, 1 + places.size)).all())
@@ -99,7 +99,7 @@ def host_matrix(x: Any) -> Any:
     return x if not is_array(x) or xp_of(x) is plain_np else x.get()
 
 
-def is_device_matrix(x: Any) -> bool:
+def is_device_matrix(x) -> bool:
     return type(x).__module__.startswith("cupyx.")
 
 
@@ -112,7 +112,7 @@ def device_matrix(places: Any, data: Any) -> Any:
     return getattr(load("cupyx.scipy.sparse"), f"{places.format}_matrix")(given, shape=places.shape)
 
 
-def merging(places: Any) -> tuple | None:
+def merging(places) -> tuple | None:
     """What adds the elements at one place: (which are added, their sums, the places of the sums). None if
     each has a place of its own."""
     if places.format == "dia" or places.has_canonical_format:
@@ -133,7 +133,7 @@ def first_tracked(xs: Any) -> Any:
     return next((x for x in xs if holds_tracked(x)), None)
 
 
-def is_scalar_operand(x: Any) -> bool:
+def is_scalar_operand(x) -> bool:
     return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
 
 

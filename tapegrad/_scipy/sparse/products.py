@@ -35,7 +35,7 @@ def factors_of(A: Any) -> Any:
 class SparsityPattern:
     """Where the elements of a sparse matrix stand: element e in row rows[e], column cols[e]."""
 
-    def __init__(self, rows: Any, cols: Any, to: tuple):
+    def __init__(self, rows, cols, to: tuple):
         self.rows, self.cols, self.shape = rows, cols, to
         order = np.lexsort((cols, rows))
         self.order = None if (np.diff(order) == 1).all() else order
@@ -53,7 +53,7 @@ class SparsityPattern:
         )
         return A, A.T
 
-    def matrix(self, data: Any, back: bool = False) -> Any:
+    def matrix(self, data, back: bool = False):
         """The matrix with these values, or its transpose."""
         at = xp_of(data).asarray
         data = data if self.order is None else data[at(self.order)]
@@ -66,7 +66,7 @@ class SparsityPattern:
         A.data = data
         return A
 
-    def times(self, data: Any, x: Any, back: bool) -> Any:
+    def times(self, data, x, back: bool):
         """A x, or A^T x, for the rows of x."""
         flat = x.reshape(-1, x.shape[-1]).T
         if xp_of(data) is not np:
@@ -91,7 +91,7 @@ class SparsityPattern:
         self.factors = [(data.copy(), lu), *self.factors[: KEPT_FACTORISATIONS - 1]]
         return lu
 
-    def solution(self, data: Any, b: Any, back: bool) -> Any:
+    def solution(self, data, b, back: bool):
         flat = b.reshape(-1, b.shape[-1]).T
         if xp_of(data) is not np:
             A = self.matrix(data).tocsc()
@@ -106,7 +106,7 @@ class SparsityPattern:
         return np.ascontiguousarray(y.T, kind).reshape(b.shape)
 
 
-def map_leading_axes(data: Any, x: Any, n: int, f: Any) -> Any:
+def map_leading_axes(data, x, n: int, f):
     """f(data, x) for each of the axes before the last of data."""
     if data.ndim == 1:
         return f(data, x)
@@ -141,7 +141,7 @@ def sparse_solution(data, b, *, pattern, back=False):
     return map_leading_axes(data, b, pattern.shape[0], lambda d, b: pattern.solution(d, b, back))
 
 
-def outer_for(g: Any, x: Any, pattern: Any, back: bool) -> Any:
+def outer_for(g, x, pattern, back: bool):
     return sparse_outer(x, g, pattern=pattern) if back else sparse_outer(g, x, pattern=pattern)
 
 

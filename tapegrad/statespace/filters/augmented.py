@@ -61,9 +61,7 @@ class DiffuseRegression(NamedTuple):
     u: Any
 
 
-def diffuse_regression(
-    white: Any, rank: int, columns: int, judge: Callable | None = None
-) -> DiffuseRegression:
+def diffuse_regression(white, rank: int, columns: int, judge: Callable | None = None) -> DiffuseRegression:
     """Return the regression on rows white (..., N, 1 + q); `judge` raises if it rejects R.
 
     The first `rank` columns after the first depend on delta."""
@@ -106,7 +104,7 @@ def _dot(x: Any, y: Any) -> Any:
     return np.sum(x * y, axis=-1)
 
 
-def at_estimate(mean: Any, cov: Any, x: DiffuseRegression | None) -> tuple[Any, Any]:
+def at_estimate(mean, cov, x: DiffuseRegression | None) -> tuple[Any, Any]:
     """Return mean and covariance of states (..., m), given those for each delta: (..., m, 1 + q), (..., m,
     m)."""
     if x is None:
@@ -116,7 +114,7 @@ def at_estimate(mean: Any, cov: Any, x: DiffuseRegression | None) -> tuple[Any, 
     return mean[..., 0] + _times(A, x.estimate), cov + Y @ Y.mT
 
 
-def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
+def collapsed(white, state, start: "DiffuseStart", whole: bool):
     """Behind rows white (..., N, 1 + r) and a state, mean (m, 1 + r) and upper triangle of the covariance, in
     one vector: mean and triangle given the rows, and their log-likelihood without log det 2 pi F.  `whole`:
     these are all rows."""
@@ -131,13 +129,13 @@ def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any
     )
 
 
-def _column_lengths(X: numpy.ndarray) -> Any:
+def _column_lengths(X: numpy.ndarray):
     """Return the lengths of the columns of X (..., N, k), (..., 1, k), and 1 for a column of zeros."""
     size = numpy.linalg.norm(X, axis=-2, keepdims=True)
     return numpy.where(size > 0, size, 1.0)
 
 
-def _conditioned(R: numpy.ndarray, least: float) -> Any:
+def _conditioned(R: numpy.ndarray, least: float):
     """Return whether the smallest scaled singular value of R (..., r, r) exceeds this part of the largest."""
     scaled = R / _column_lengths(R)
     good: Any = numpy.isfinite(scaled).all(axis=(-2, -1))
@@ -238,7 +236,7 @@ class DiffuseStart:
                 "states have an infinite variance; give the start a finite covariance there"
             )
 
-    def require_conditioned(self, R: Any, whole: bool) -> None:
+    def require_conditioned(self, R, whole: bool) -> None:
         """Raise where R (..., r, r) of the actual numbers shows that digits were lost: for good if it is of
         the `whole` sample."""
         R = seen(R)

@@ -81,7 +81,7 @@ class CompiledFilter:
             + begun[-1]
         )
 
-    def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+    def moments(self, mean, cov, begin: int, end: int) -> Moments:
         """Return the moments as `ArrayFilter` does, which also reports the error where they are not
         finite."""
         found = moments_by_kernel(self.form, self.x[self.form.at], self.s, self.data, mean, cov, begin, end)
@@ -90,7 +90,7 @@ class CompiledFilter:
             return found
         return ArrayFilter(self.s, self.data, self.joseph).moments(mean, cov, begin, end)
 
-    def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
+    def weights(self, L, u, W) -> tuple[Any, Any]:
         """As `ArrayFilter` gives them."""
         n, m, k = u.shape
         upper, full = triangle_places(m)

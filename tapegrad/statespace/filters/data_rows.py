@@ -21,7 +21,7 @@ from .step_kernel import (
 )
 
 
-def field_vector(x: Any, size: int) -> Any:
+def field_vector(x, size: int):
     """Return a field as a vector; a number stands for all elements."""
     return x.reshape((-1,)) if getattr(x, "ndim", 0) else x * numpy.ones(size)
 
@@ -31,7 +31,7 @@ def upper(a: Any, P: Any) -> Any:
     return np.concatenate([a.reshape((-1,)), P.reshape((-1,))[triangle_places(P.shape[0])[0]]])
 
 
-def at_steps(s: ModelMatrices, name: str, first: int, steps: int) -> Any:
+def at_steps(s: ModelMatrices, name: str, first: int, steps: int):
     """Return a field that varies over time at each step of the kernel, flat: (steps - first, entries)."""
     ahead = s.predict_first and name[0] in "TQc"
     x = s.series(name)[numpy.minimum(numpy.arange(first, steps) + ahead, steps - 1)]
@@ -89,7 +89,7 @@ def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[
     return [*(y[:, i] for i in range(data.width)), *(there.astype(float).T if gaps else ())], gaps
 
 
-def kernel_data_rows(form: KernelForm, s: ModelMatrices, data: Observations, steps: int) -> Any:
+def kernel_data_rows(form: KernelForm, s: ModelMatrices, data: Observations, steps: int):
     """Return the data rows of a kernel that begins after these steps; those without the model are cached."""
     if form.lines or is_tracked(data.values):
         rows, _ = data_rows(data, steps, form.layout.gaps)

@@ -32,7 +32,7 @@ class BeginPhase:
     constants: "Constants | None" = None
     start: DiffuseStart | Any = None
 
-    def state(self, form: KernelForm, x: Any, s: ModelMatrices, data: Observations) -> Any:
+    def state(self, form: KernelForm, x, s: ModelMatrices, data: Observations):
         """Return mean, upper triangle of the covariance and log-likelihood after these steps, as one vector.
 
         `x` holds the constant fields of the model, of this form. Raise `LostDigits` if the numbers need more
@@ -52,7 +52,7 @@ class BeginPhase:
         return collapsed_path(found, n, form.layout.width, self.start, whole)
 
 
-def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool) -> Any:
+def collapsed_path(found, n: int, p: int, start: DiffuseStart, whole: bool):
     """Return the vector of `BeginPhase.state` from the output of the augmented kernel, (..., steps,
     numbers)."""
     c = 1 + start.rank
@@ -64,11 +64,11 @@ def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool)
 
 def moments_by_kernel(
     form: KernelForm,
-    numbers: Any,
+    numbers,
     s: ModelMatrices,
     data: Observations,
-    mean: Any,
-    cov: Any,
+    mean,
+    cov,
     begin: int,
     end: int,
 ) -> Moments:
@@ -90,7 +90,7 @@ def moments_by_kernel(
 
 def loglik_on_arrays(
     model: LinearGaussian, data: Observations, joseph: bool = False, s: ModelMatrices | None = None
-) -> Any:
+):
     """Return the log-likelihood by array operations, step by step; `s` is the system of the model."""
     with numpy.errstate(divide="ignore", invalid="ignore"):
         total = scalar_loglik(model, data) if data.width == 1 else None
@@ -217,7 +217,7 @@ class Constants:
             X = X @ s.at(t, "T") - self.errors[t][:, None] * s.at(t, "Z")
         return X, np.concatenate(effects[::-1], axis=1)
 
-    def state(self, s: ModelMatrices, data: Any) -> tuple[Any, Any]:
+    def state(self, s: ModelMatrices, data) -> tuple[Any, Any]:
         """Return mean and covariance for any tracked numbers of the system and the data."""
         n = self.steps
         m = len(s.diffuse)

@@ -108,7 +108,7 @@ class RegressedPhase(BeginPhase):
     regression: StartRegression | Any = None
     places: numpy.ndarray | Any = None
 
-    def state(self, form: KernelForm, x: Any, s: ModelMatrices, data: Observations) -> Any:
+    def state(self, form: KernelForm, x, s: ModelMatrices, data: Observations):
         return (
             super().state(form, x, s, data)
             if is_tracked(x)

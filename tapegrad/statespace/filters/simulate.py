@@ -151,7 +151,7 @@ def _completed(
     return result
 
 
-def _require_counts(call: str, **counts: Any) -> None:
+def _require_counts(call: str, **counts) -> None:
     for name, count in counts.items():
         if not (isinstance(count, (int, numpy.integer)) and count >= 1):
             raise ArgumentError(f"{call}({name}={count!r}): wanted a whole number, at least 1")
@@ -210,7 +210,7 @@ def _drawn(
     return states, observations
 
 
-def _smoothed_means(of: Any, start: DiffuseStart | None, y: numpy.ndarray) -> numpy.ndarray:
+def _smoothed_means(of, start: DiffuseStart | None, y: numpy.ndarray) -> numpy.ndarray:
     """Return the smoothed states (n, m, draws) of y (n, p, draws), by the gains of one filter.
 
     The start has mean 0, and there are no offsets."""

@@ -227,7 +227,7 @@ def reader(layout: EntryLayout) -> Callable:
         for name, k, a, x in layout.inputs
     }
 
-    def read(numbers: Any, row: Any) -> tuple:
+    def read(numbers, row) -> tuple:
         pool = np.concatenate([constants, numbers, row])
         offsets = {"c": pool[c], "d": pool[d]}
         for name, (coefficients, regressors) in inputs.items():
@@ -249,7 +249,7 @@ def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
     def init(theta: Any) -> Any:
         return theta[:m], theta[m:first][full]
 
-    def step(carry: tuple[Any, Any], theta: Any, row: Any) -> Any:
+    def step(carry: tuple[Any, Any], theta, row):
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
         return observation.observation_step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)
@@ -276,7 +276,7 @@ def augmented(layout: EntryLayout, columns: int, states: int) -> tuple[Callable,
     def beside(x: Any) -> Any:
         return np.concatenate([x[:, None], np.zeros((x.shape[0], columns - 1))], axis=1)
 
-    def step(carry: tuple[Any, Any], theta: Any, row: Any) -> Any:
+    def step(carry: tuple[Any, Any], theta, row):
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
         a, P, size, v, g = observation.measured(

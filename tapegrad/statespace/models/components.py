@@ -63,7 +63,7 @@ class ModelComponent:
     def variance(self) -> str:
         return f"sigma2.{self.name}"
 
-    def variance_of(self, p: Mapping[str, Any]) -> Any:
+    def variance_of(self, p: Mapping[str, Any]):
         return p[self.variance] if self.var is None else float(self.var)
 
     def variance_block(self, start: float) -> dict[str, ParameterBlock]:
@@ -279,7 +279,7 @@ def autocovariances(phi: Any) -> Any:
     return np.linalg.inv((inverse + inverse.T) * 0.5)
 
 
-def _beside(x: Any, constant: numpy.ndarray) -> Any:
+def _beside(x, constant: numpy.ndarray):
     """Return a constant in the array library of x."""
     return xp_of(value(x)).asarray(constant)
 

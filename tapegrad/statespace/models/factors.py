@@ -123,7 +123,7 @@ def _quarterly(data: Observations, given: Sequence[int | str]) -> tuple[int, ...
     return tuple(sorted(found))
 
 
-def _factors_of(fit: Any) -> SimpleNamespace:
+def _factors_of(fit) -> SimpleNamespace:
     """Return filtered and smoothed factors (factors, n) with their covariances, as statsmodels has them."""
     r = fit.problem.described.factors
     names = ("filtered", "filtered_cov", "smoothed", "smoothed_cov")
@@ -253,7 +253,7 @@ class DynamicFactor(VectorProcess):
         T, Z = block_diag(*blocks) if of_errors else blocks[0], np.concatenate(Z, axis=1)
         return LinearGaussian(T, Z, Q, H, R, 0.0, mean, Start(stationary=True))
 
-    def _loadings(self, p: Mapping[str, Any]) -> Any:
+    def _loadings(self, p: Mapping[str, Any]):
         """Return the loadings (series, factors), of which the upper triangle is 0."""
         zero, at = self.xp.zeros(()), {place: n for n, place in enumerate(self._loaded)}
         rows = [
@@ -263,7 +263,7 @@ class DynamicFactor(VectorProcess):
         return np.stack([np.stack(row) for row in rows])
 
 
-def _padded(A: Any, columns: int, xp: ModuleType) -> Any:
+def _padded(A, columns: int, xp: ModuleType):
     """Return A with columns of zeros behind."""
     missing = columns - A.shape[1]
     return np.concatenate([A, xp.zeros((A.shape[0], missing))], axis=1) if missing else A

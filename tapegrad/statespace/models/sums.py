@@ -41,7 +41,7 @@ class Structural:
 
     parts: tuple[ModelComponent, ...]
 
-    def __add__(self, other: Any) -> "Structural":
+    def __add__(self, other) -> "Structural":
         if not isinstance(other, Structural):
             raise ArgumentError(
                 f"{self} + a {type(other).__name__}: wanted another part of the model, as ss.seasonal(12)"

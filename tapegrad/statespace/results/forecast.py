@@ -55,7 +55,7 @@ class Forecast(OtherNames):
     _known = NAMES
     _replaced = {name: f".mean.{name}, .conf_int() or .summary_frame()" for name in SERIES}
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
+    def __array__(self, dtype=None, copy: bool | None = None) -> numpy.ndarray:
         return numpy.array(self.mean, dtype)
 
     def summary_frame(self, endog: int | None = None, alpha: float = 0.05) -> Any:
@@ -105,12 +105,12 @@ class Forecast(OtherNames):
 
 
 def prediction_of(
-    fit: Any,
+    fit,
     span: tuple[int, int],
     onset: int | None = None,
-    exog: Any = None,
-    given: Any = None,
-    dates: Any = None,
+    exog=None,
+    given=None,
+    dates=None,
     seen: tuple[str, bool] = ("predicted", False),
 ) -> Forecast:
     """Predict the steps of a span (first, end), the end excluded.
@@ -153,7 +153,7 @@ def prediction_of(
 
 
 def _from_states(
-    fit: Any, model: LinearGaussian, span: tuple[int, int], onset: int, information: str, signal: bool
+    fit, model: LinearGaussian, span: tuple[int, int], onset: int, information: str, signal: bool
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return means and covariances from the states given data before the onset.
 
@@ -181,7 +181,7 @@ def _from_states(
     return mean, cov
 
 
-def _scenario(data: Observations, ahead: int, given: Any) -> Observations:
+def _scenario(data: Observations, ahead: int, given) -> Observations:
     """Return the data followed by what a scenario gives, nan where it is open."""
     new = Observations(data.row_of(given))
     if new.width != data.width or new.steps > ahead:

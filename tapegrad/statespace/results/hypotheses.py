@@ -61,13 +61,13 @@ class SeparateTests:
         return numpy.stack([self.effect - half, self.effect + half], axis=1)
 
 
-def t_test(fit: Any, hypothesis: Any, cov: str = "exact") -> SeparateTests:
+def t_test(fit, hypothesis, cov: str = "exact") -> SeparateTests:
     """Test each restriction by itself, by the normal distribution; arguments as for `wald_test`."""
     d, spread = _spread(fit, hypothesis, cov)
     return SeparateTests(d, numpy.sqrt(numpy.diag(spread)))
 
 
-def f_test(fit: Any, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
+def f_test(fit, hypothesis, cov: str = "exact") -> HypothesisTest:
     """Test restrictions together by the F distribution; arguments as for `wald_test`."""
     found = wald_test(fit, hypothesis, cov)
     return replace(found, statistic=found.statistic / found.degrees, df_denom=numpy.inf)
@@ -97,7 +97,7 @@ def wald_test(fit: Any, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
     return HypothesisTest(statistic, float(chdtrc(len(d), statistic)), len(d))
 
 
-def _spread(fit: Any, hypothesis: Any, cov: str) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _spread(fit, hypothesis, cov: str) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the values d of restrictions, and their covariance R V R'."""
     d, R = _restrictions(fit, hypothesis)
     V = fit.cov(cov)
@@ -109,7 +109,7 @@ def _spread(fit: Any, hypothesis: Any, cov: str) -> tuple[numpy.ndarray, numpy.n
     return d, R[:, ~unknown] @ V[numpy.ix_(~unknown, ~unknown)] @ R[:, ~unknown].T
 
 
-def _restrictions(fit: Any, hypothesis: Any) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _restrictions(fit, hypothesis) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the functions that are to be zero (r,), and their derivatives (r, k)."""
     k, names = len(fit.names), fit.names
     if isinstance(hypothesis, Mapping):
@@ -174,7 +174,7 @@ def equations(text: str, names: list[str]) -> Callable:
     return lambda x: np.stack([value(left, x) - value(right, x) for left, right in sides])
 
 
-def _linearised(fit: Any, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _linearised(fit, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the values of a function of the parameters, and its derivatives by them."""
     parameters = fit.problem.parameters
     u = fit.data.xp.asarray(fit.unconstrained)
@@ -189,7 +189,7 @@ def _linearised(fit: Any, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:
     return to_host(values(u)), numpy.linalg.solve(J.T, by_free.T).T[:, : len(fit.names)]
 
 
-def likelihood_ratio_of(fit: Any, restricted: Any) -> HypothesisTest:
+def likelihood_ratio_of(fit, restricted) -> HypothesisTest:
     """Test the restrictions of another fit to the same data."""
     same = numpy.array_equal(to_host(fit.data.raw), to_host(restricted.data.raw), equal_nan=True)
     if not same or fit.problem.used_up != restricted.problem.used_up:

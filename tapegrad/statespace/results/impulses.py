@@ -71,7 +71,7 @@ def impulse_responses(
     return data.in_form(responses, numpy.arange(steps + 1))
 
 
-def _shock(Q: numpy.ndarray, impulse: Any, orthogonalized: bool) -> numpy.ndarray:
+def _shock(Q: numpy.ndarray, impulse, orthogonalized: bool) -> numpy.ndarray:
     r = len(Q)
     if isinstance(impulse, (int, numpy.integer)) and not 0 <= impulse < r:
         raise ArgumentError(f"impulse_responses: impulse={impulse}; the states have {r} noises")

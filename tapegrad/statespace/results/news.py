@@ -71,12 +71,12 @@ class Surprises:
         return self.weights * self.news[:, None, None]
 
 
-def _weights_table(news: Any, found: Surprises) -> Any:
+def _weights_table(news, found: Surprises):
     columns = [news.dates, news.impacted]
     return found.table(found.weights, load("pandas").MultiIndex.from_product(columns))
 
 
-def _details_by(news: Any, columns: list[str]) -> Any:
+def _details_by(news, columns: list[str]):
     """Return the rows of new observations that change something, under these columns."""
     rows = news.details().reset_index()
     rows = rows[(rows["kind"] == "update") & (abs(rows["impact"]) > 1e-10)].drop(columns="kind")
@@ -133,7 +133,7 @@ class News(OtherNames):
 
     _known = NAMES  # of statsmodels
 
-    def _panel(self, values: numpy.ndarray) -> Any:
+    def _panel(self, values: numpy.ndarray):
         """Return (h, p) as a DataFrame of dates and series."""
         return load("pandas").DataFrame(values, self.dates, self.impacted)
 
@@ -270,7 +270,7 @@ def news(
     return News(places[span], previous, now, updates, revisions, new, names)
 
 
-def _model_of(fit: Any, updated: Any, n: int, steps: int, exog: Any) -> LinearGaussian:
+def _model_of(fit, updated, n: int, steps: int, exog) -> LinearGaussian:
     """Return the model of a fit over all steps, with the regressors of an updated fit if it has them."""
     own, last = getattr(updated, "problem", None), 0 if exog is None else len(exog)
     if (
@@ -303,7 +303,7 @@ def _weights(
     return numpy.moveaxis(to_host(jacobian(signal)(whole[rows, columns])), -1, 0)
 
 
-def _later(old: Observations, updated: Any) -> Observations:
+def _later(old: Observations, updated) -> Observations:
     """Return the new data; raise unless they begin as the earlier ones and are as long."""
     new = as_observations(updated.data if hasattr(updated, "problem") else updated)
     if new.width != old.width or new.steps < old.steps:

@@ -501,7 +501,7 @@ def maximise(
     problem: FitProblem,
     method: str = "auto",
     hess: str = "auto",
-    options: Any = None,
+    options=None,
     progress: bool | str = "auto",
 ) -> FitResult:
     """Return the fit of a problem."""
