@@ -17,7 +17,7 @@ def result_type(*xs, force_floating: bool = False, **_):
 class ElementUpdate:
     """`array_api_extra.at(x)[i].set(y)` and its kin."""
 
-    def __init__(self, x: Any, at: Any = Ellipsis):
+    def __init__(self, x, at=Ellipsis):
         self.x, self.at = x, at
 
     def __getitem__(self, at) -> "ElementUpdate":
@@ -34,13 +34,13 @@ class ElementUpdate:
         x[self.at] = y
         return x
 
-    def add(self, y: Any, **options: Any) -> Any:
+    def add(self, y, **options):
         return self.set(self.x[self.at] + y, **options)
 
-    def multiply(self, y: Any, **options: Any) -> Any:
+    def multiply(self, y, **options):
         return self.set(self.x[self.at] * y, **options)
 
-    def divide(self, y: Any, **options: Any) -> Any:
+    def divide(self, y, **options):
         return self.set(self.x[self.at] / y, **options)
 
 

@@ -121,7 +121,7 @@ class CompiledFunction:
     def __getitem__(self, kind) -> "CompiledFunction":
         return CompiledFunction(self.f[kind], self.rule)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args, **kwargs):
         if not holds_tracked(args, kwargs) and (self.rule is None or not on_a_device(args)):
             y = self.f(*plain_argument(args), **plain_argument(kwargs))
             return y if y is None else as_variable(y)
@@ -140,7 +140,7 @@ class FollowedObject(Carrier):
     def _tracked(self) -> bool:
         return holds_tracked(vars(self))
 
-    def _plain(self) -> Any:
+    def _plain(self):
         new = object.__new__(type(self)._theirs)
         put_state(
             new,
@@ -152,13 +152,13 @@ class FollowedObject(Carrier):
         )
         return new
 
-    def _bare(self) -> Any:
+    def _bare(self):
         new = object.__new__(type(self))
         vars(new).update({name: rebound_method(v, self, new) or bare(v) for name, v in vars(self).items()})
         return new
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = object.__new__(cls)
         if hasattr(shadow, "seen"):  # before what leads back to it
             shadow.seen[id(x)] = new
@@ -176,7 +176,7 @@ class FollowedObject(Carrier):
         return new
 
 
-def rebound_method(v: Any, x: Any, new: Any) -> Any:
+def rebound_method(v, x, new):
     """A method of x that x holds, as that of another object."""
     if type(v) is not types.MethodType or v.__self__ is not x:
         return None
@@ -187,12 +187,12 @@ def rebound_method(v: Any, x: Any, new: Any) -> Any:
 ARRAY_API = "array_api_compat.numpy"  # the end of the name of the module that is NumPy to SciPy's code
 
 
-def library_stand_in(v: Any) -> Any:
+def library_stand_in(v):
     """Our library for SciPy's."""
     return faces if type(v) is types.ModuleType and v.__name__.endswith(ARRAY_API) else None
 
 
-def theirs_of(v: Any, owner: Any) -> Any:
+def theirs_of(v, owner):
     """SciPy's library for ours, and the function of a class for the followed one."""
     if type(v) is types.FunctionType and v.__module__ == __name__:
         return getattr(owner._theirs, v.__name__)
@@ -211,7 +211,7 @@ def theirs_of(v: Any, owner: Any) -> Any:
 class FunctionOverlay:
     """A module with other functions."""
 
-    def __init__(self, module: Any, **others: Any):
+    def __init__(self, module, **others):
         self.__dict__.update(others, _module=module)
 
     def __getattr__(self, name: str):
@@ -230,12 +230,14 @@ class FollowedType(CarrierType):
     """A followed class.  `_on_device` gives the class for CuPy arrays.  With `_plain_by_library` the library
     makes objects of plain values, which so have its rounding."""
 
+    _of: Any
+
     def __call__(cls, *args, **kwargs):
         own = cls.__dict__
         if on_a_device(args) or on_a_device(kwargs.values()):
             cls = own["_on_device"]() if "_on_device" in own else cls
             # CuPy's arrays lack methods of NumPy's
-            args = [variable(a) if is_array(a) and xp_of(a) is not np else a for a in args]
+            args = tuple([variable(a) if is_array(a) and xp_of(a) is not np else a for a in args])
         elif own.get("_plain_by_library") and not holds_tracked(args, kwargs):
             return cls._of(cls._theirs(*plain_argument(args), **plain_argument(kwargs)), unchanged)
         return CarrierType.__call__(cls, *args, **kwargs)
@@ -270,7 +272,7 @@ class Follower:
     def is_home(self, module) -> bool:
         return isinstance(module, str) and module.startswith(self.homes)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         """What a name of the library's means to its followed code."""
         kind = type(x)
         if kind in IMMUTABLE:
@@ -326,11 +328,11 @@ class Follower:
             ours = self.instance(x)
         return x if ours is None else ours
 
-    def library(self, module: Any) -> Any:
+    def library(self, module):
         """A module of ours for theirs."""
         return module
 
-    def face(self, x: Any) -> Any:
+    def face(self, x):
         ours = stand_ins.function_stand_in(x)
         rule = None if ours is None or isinstance(x, type) else function_for(x)
         followed = getattr(rule, "followed", None)
@@ -379,7 +381,7 @@ class Follower:
             return self.decorators[f](g)
         return statistic_of_samples(g) if DECORATED <= set(f.__code__.co_freevars) else g
 
-    def cell(self, c: Any) -> Any:
+    def cell(self, c):
         try:
             return types.CellType(self(c.cell_contents))
         except ValueError:
@@ -442,7 +444,7 @@ class Follower:
                 setattr(new, name, self.member(v))
         return new
 
-    def instance(self, x: Any, kind: Any = None) -> Any:
+    def instance(self, x, kind=None):
         """The library's object x with followed methods; `kind` is a subclass of its followed class."""
         key = "instance", id(x), kind
         if key not in self.seen:
@@ -455,7 +457,7 @@ class Follower:
         """Is x an object of a class that is followed?"""
         return self.is_home(type(x).__module__) and isinstance(self.of_class(type(x)), FollowedType)
 
-    def attribute(self, v: Any, x: Any, new: Any) -> Any:
+    def attribute(self, v, x, new):
         """What x holds, for the object that stands for x."""
         if type(v) is np.vectorize:
             return faces.vectorize(self.attribute(v.pyfunc, x, new), v.otypes, excluded=v.excluded)
@@ -464,7 +466,7 @@ class Follower:
         name = getattr(v.__func__, "__name__", "")
         return getattr(new, name) if hasattr(type(new), name) else types.MethodType(self(v.__func__), new)
 
-    def member(self, m: Any) -> Any:
+    def member(self, m):
         kind = type(m)
         if kind is types.FunctionType:
             return (
@@ -528,7 +530,7 @@ def whole_extreme(which: Callable) -> Callable:
     """Python's `min` or `max`, of which a whole number that lies on the device becomes Python's."""
 
     @functools.wraps(which)
-    def of(*args: Any, **kwargs: Any) -> Any:
+    def of(*args, **kwargs):
         found = which(*args, **kwargs)
         whole = on_a_device((found,)) and getattr(found, "dtype", np.dtype(float)).kind in "iu"
         return int(bare(found)) if whole and not getattr(found, "shape", ()) else found
@@ -552,14 +554,14 @@ class DeviceFollower(Follower):
         stand_ins_there = (np.r_, library.r_), (np.c_, library.c_), (np.ndarray, library._theirs.ndarray)
         self.seen = {id(x): (x, ours) for x, ours in stand_ins_there} | host.leaves
 
-    def library(self, module: Any) -> Any:
+    def library(self, module):
         return (
             lenient(module, module)
             if module is not None and module is not faces
             else module and numpy_on_device()
         )
 
-    def face(self, x: Any) -> Any:
+    def face(self, x):
         ours = stand_ins.function_stand_in(x)
         if ours is x:
             return None
@@ -583,7 +585,7 @@ class DeviceFollower(Follower):
             known = self.seen["function", id(f)] = f, self.rebuilt(f)
         return known[1]
 
-    def object(self, x: Any) -> Any:
+    def object(self, x):
         """An object of a followed class, with its arrays on the device."""
         new = object.__new__(self.of_class(type(x)._theirs))
         for name, v in vars(x).items():
@@ -628,7 +630,7 @@ class DeviceRules(DeviceFollower):
         return new
 
 
-def face_there(x: Any) -> Any:
+def face_there(x):
     """NumPy's face as CuPy's; None for anything else."""
     library = numpy_on_device()
     for place in (library, library.linalg, library.fft):

@@ -1,7 +1,5 @@
 """The follower of the functions that `ops.declare.follow` declares."""
 
-from typing import Any
-
 from numpy.lib import _arraypad_impl
 from numpy.linalg import _linalg
 
@@ -17,7 +15,7 @@ PAIRS = vars(_arraypad_impl)["_as_pairs"]
 class ArrayConverter:
     """NumPy's compiled class of this name: the arguments of a function as arrays."""
 
-    def __init__(self, *xs: Any):
+    def __init__(self, *xs):
         self.xs = tuple(map(np.asanyarray, xs))
 
     def __getitem__(self, k: int):
@@ -26,7 +24,7 @@ class ArrayConverter:
     def as_arrays(self, **_) -> tuple:
         return self.xs
 
-    def wrap(self, y: Any, to_scalar: Any = None) -> Any:
+    def wrap(self, y, to_scalar=None):
         return y
 
 

@@ -27,7 +27,7 @@ from ..ops.shaping import slice_of
 plain_convolve: Any = np.convolve
 
 
-def filter_of(x: Any) -> Any:
+def filter_of(x):
     """The library's lfilter."""
     if xp_of(x) is np:
         return scipy.signal.lfilter
@@ -153,7 +153,7 @@ def recursed(v, a):
     return out
 
 
-def recursed_back(g: Any, a: Any) -> Any:
+def recursed_back(g, a):
     return backwards(recursed(backwards(g), a))
 
 
@@ -198,15 +198,15 @@ class AxisMap:
         self.matrix: Any = None
         self.there: Any = None  # the matrix on the device
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return self.times(x, False) if self.on_host and xp_of(x) is not np else self.f(x)
 
-    def blocks(self, library: Any = np) -> Any:
+    def blocks(self, library=np):
         step = max(1, min(self.n, (1 << 20) // max(self.n, 1)))
         for start in range(0, self.n, step):
             yield start, library.asarray(self.f(library.eye(min(step, self.n - start), self.n, start)))
 
-    def kept(self) -> Any:
+    def kept(self):
         """The matrix, (n, m), dense or sparse; False where it is too large to be kept."""
         if self.matrix is None:
             parts, size = [], 0
@@ -221,7 +221,7 @@ class AxisMap:
                 self.matrix = self.matrix.toarray()
         return self.matrix
 
-    def backward(self, g: Any) -> Any:
+    def backward(self, g):
         if self.back is not None:
             return self.back(g)
         library, flat = xp_of(g), g.reshape(-1, g.shape[-1])
@@ -283,10 +283,10 @@ class Sums(AxisMap):
         """Sum k is that of the places at[rows == k] among n, for k < m."""
         self.rows, self.at, self.m, self.n = rows, at, m, n
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return scatter_add(x, self.at, self.rows, self.m)
 
-    def backward(self, g: Any) -> Any:
+    def backward(self, g):
         return scatter_add(g, self.rows, self.at, self.n)
 
 
@@ -338,7 +338,7 @@ class SettingsFunction:
         known = [(v.tobytes(), v.shape) if isinstance(v, np.ndarray) else repr(v) for v in settings.values()]
         self.key = f, tuple(settings), tuple(known)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return self.on(x)(x, **self.settings, axis=-1)
 
     def on(self, x) -> Callable:

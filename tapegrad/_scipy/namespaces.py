@@ -63,15 +63,15 @@ class Carrier:
     def _tracked(self) -> bool:
         raise NotImplementedError
 
-    def _plain(self) -> Any:
+    def _plain(self):
         """SciPy's object, of plain arrays."""
         raise NotImplementedError
 
-    def _bare(self) -> Any:
+    def _bare(self):
         """The same of values, where it holds tracked ones."""
         return self._plain()
 
-    def _handed_back(self) -> Any:
+    def _handed_back(self):
         """What is left of it after the transform, where the function stored it."""
         return self if self._tracked() else self._plain()
 
@@ -152,7 +152,7 @@ def on_a_device(xs) -> bool:
 
 
 @nested
-def plain_argument(x: Any) -> Any:
+def plain_argument(x):
     """What SciPy is given for x, in which nothing is tracked."""
     if isinstance(x, Carrier):
         return x._plain()
@@ -162,7 +162,7 @@ def plain_argument(x: Any) -> Any:
 
 
 @nested
-def bare(x: Any) -> Any:
+def bare(x):
     """The values of x, with no derivative."""
     if isinstance(x, Carrier):
         return x._bare()
@@ -174,7 +174,7 @@ def bare(x: Any) -> Any:
 CASTS: dict = {}  # (function or class, places of complex arguments) -> does SciPy cast one to real?
 
 
-def with_derivative_of(value: Any, y: Any) -> Any:
+def with_derivative_of(value, y):
     """Return the value, with the derivative of y."""
     return value + (y - primal_of(y))
 
@@ -216,7 +216,7 @@ def casts_to_real(run: Callable, args: tuple, kwargs: dict) -> bool | None:
     return False
 
 
-def plain_copy(x: Any) -> Any:
+def plain_copy(x):
     x = bare(x)
     return copy_with_layout(x) if is_array(x) else x
 
@@ -247,7 +247,7 @@ FUNCTIONS = frozenset((types.FunctionType, types.MethodType))
 BUILT_IN = frozenset((np.ndarray, np.float64, float, int, bool, str, type(None)))
 
 
-def unchanged(x: Any) -> Any:
+def unchanged(x):
     return x
 
 
@@ -446,7 +446,7 @@ class SciPyNamespace:
             return getattr(load(self.device), f.__name__, f)
         return library_function(f, self.device, args)
 
-    def guarded(self, x: Any, f: Any) -> Any:
+    def guarded(self, x, f):
         """Functions of the user's among the arguments of what has no rule: they may have captured what is
         tracked."""
         if type(x) is dict:
@@ -465,7 +465,7 @@ class SciPyNamespace:
 
         return run
 
-    def faced(self, x: Any) -> Any:
+    def faced(self, x):
         """An object of SciPy's as ours, where a transform is open: it may meet what is tracked."""
         if not OPEN.depth or type(x) in BUILT_IN:
             return x
@@ -530,7 +530,7 @@ def refusing_class(space: SciPyNamespace, real: type) -> type:
 # --- what rules are written with ---
 
 
-def as_float_array(x: Any, like: Any = None) -> Any:
+def as_float_array(x, like=None):
     """x as an array or Variable of floating point numbers, in the library of `like`."""
     if isinstance(x, (list, tuple)):
         x = nested_to_array(x)
@@ -545,7 +545,7 @@ def as_float_array(x: Any, like: Any = None) -> Any:
     return x if x.dtype.kind in "fc" else x.astype(float)
 
 
-def constant_like(x: Any, like: Any) -> Any:
+def constant_like(x, like):
     """Plain numbers in the library and the precision of `like`."""
     library, to = xp(like), dtype(like)
     x = library.asarray(x)
@@ -555,7 +555,7 @@ def constant_like(x: Any, like: Any) -> Any:
     return x.astype({("f", 4): "f4", ("c", 4): "c8"}.get((x.dtype.kind, half), x.dtype), copy=False)
 
 
-def as_integer(x: Any) -> Any:
+def as_integer(x):
     return None if x is None else int(values_of(x))
 
 

@@ -51,7 +51,7 @@ class PlainRebind(Rebind):
         """Has no copy of a function anything of the time when it was made, but for numbers?"""
         return not (self.state or self.left_alone or self.generators or self.near)
 
-    def __enter__(self) -> Any:
+    def __enter__(self):
         entered = super().__enter__()
         self.again, OPEN.again = OPEN.again, True
         return entered
@@ -62,7 +62,7 @@ class PlainRebind(Rebind):
             forgotten(self)
         super().__exit__(*error)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         if x is tapegrad_numpy and self.arrays_only:
             return numpy
         if not (self.arrays_only and isinstance(x, Variable)) or is_lost(x):

@@ -16,7 +16,7 @@ from .namespaces import Carrier, CarrierType, as_float_array, bare, holds_tracke
 SMALL_ANGLE = 1e-3  # below it, series: as SciPy has it
 
 
-def product(p: Any, q: Any) -> Any:
+def product(p, q):
     """Of quaternions, with the real part last."""
     u, a, v, b = p[..., :3], p[..., 3:], q[..., :3], q[..., 3:]
     vector = a * v + b * u + np.cross(u, v)
@@ -46,7 +46,7 @@ def vector_of_quaternion(q, degrees: bool = False):
     return np.rad2deg(v) if degrees else v
 
 
-def matrix_of(q: Any) -> Any:
+def matrix_of(q):
     x, y, z, w = [q[..., n] for n in range(4)]
     rows = (
         (x * x - y * y - z * z + w * w, 2 * (x * y - z * w), 2 * (x * z + y * w)),
@@ -56,7 +56,7 @@ def matrix_of(q: Any) -> Any:
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
-def of_matrix(m: Any) -> Any:
+def of_matrix(m):
     """The quaternion of the nearest orthogonal matrix, to third order."""
     values = bare(m)
     if plain_np.max(plain_np.abs(values @ plain_np.swapaxes(values, -1, -2) - plain_np.eye(3))) > 1e-8:
@@ -94,7 +94,7 @@ def euler_of(q, seq: str, is_intrinsic: bool):
     return y - 2 * plain_np.pi * plain_np.rint(bare(y) / (2 * plain_np.pi))
 
 
-def unit(q: Any) -> Any:
+def unit(q):
     return q / np.sqrt(np.sum(q * q, -1, keepdims=True))
 
 
@@ -114,7 +114,7 @@ def of_plain_numbers(x, name: str):
     if not callable(x):
         return x
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args, **kwargs):
         if holds_tracked(args, kwargs):
             raise refusal_text(name, "", INSTEAD)
         return of_plain_numbers(x(*bare(args), **bare(kwargs)), name)
@@ -138,13 +138,13 @@ class FormulaRotation(Carrier, metaclass=RotationType):
         self._quat = unit(q) if normalize else np.copy(q) if copy else q
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any = None) -> Any:
+    def _of(cls, x, shadow=None):
         return cls(x.as_quat(), False)
 
     def _tracked(self) -> bool:
         return holds_tracked(self._quat)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return st.Rotation.from_quat(bare(self._quat))
 
     __class__: Any = property(lambda self: st.Rotation)
@@ -165,7 +165,7 @@ class FormulaRotation(Carrier, metaclass=RotationType):
         return cls(quaternion_of_vector(v, degrees), False)
 
     @classmethod
-    def from_matrix(cls, matrix: Any, **settings: Any) -> Any:
+    def from_matrix(cls, matrix, **settings):
         if not holds_tracked(matrix):
             return cls._of(st.Rotation.from_matrix(bare(matrix), **settings))
         return cls(of_matrix(as_float_array(matrix)), False)
@@ -194,7 +194,7 @@ class FormulaRotation(Carrier, metaclass=RotationType):
             q = q * plain_np.where(same, 1.0, -1.0)
         return np.roll(q, 1, -1) if scalar_first else np.copy(q)
 
-    def as_matrix(self) -> Any:
+    def as_matrix(self):
         return matrix_of(self._quat)
 
     def as_rotvec(self, degrees: bool = False):
@@ -204,19 +204,19 @@ class FormulaRotation(Carrier, metaclass=RotationType):
         m, v = self.as_matrix(), as_float_array(vectors)
         return np.einsum("...ji,...j->...i" if inverse else "...ij,...j->...i", m, v)
 
-    def inv(self) -> Any:
+    def inv(self):
         return FormulaRotation(self._quat * plain_np.array([-1.0, -1.0, -1.0, 1.0]), False)
 
-    def magnitude(self) -> Any:
+    def magnitude(self):
         return 2 * np.arctan2(np.linalg.norm(self._quat[..., :3], axis=-1), np.abs(self._quat[..., 3]))
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other):
         return FormulaRotation(product(self._quat, other._quat), False)
 
     def __pow__(self, n: float):
         return FormulaRotation.from_rotvec(float(plain_np.float32(n)) * self.as_rotvec())  # as these releases
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at):
         if self.single:
             raise TypeError("Single rotation is not subscriptable.")
         return FormulaRotation(self._quat[at], False)

@@ -28,32 +28,32 @@ from .namespaces import (
 DISTANCE = SciPyNamespace(sd)
 
 
-def as_doubles(x: Any, like: Any = None) -> Any:
+def as_doubles(x, like=None):
     """x in double precision, in which SciPy compares all rows."""
     x = as_float_array(x, like)
     return np.astype(x, float) if dtype(x).char == "f" else x
 
 
-def distance_root(s: Any) -> Any:
+def distance_root(s):
     """The square root, with derivative 0 where it is 0 (the norm of no difference)."""
     zero = s == 0
     return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, s)))[()]
 
 
-def length(d: Any, p: Any = 2) -> Any:
+def length(d, p=2):
     """The p-norm along the last axis. SciPy computes that of one vector by BLAS, without overflow."""
     return scipy_norm(d, p) if ndim(d) == 1 else np.linalg.norm(d, p, -1)
 
 
-def weighted_sum(v: Any, w: Any) -> Any:
+def weighted_sum(v, w):
     return np.sum(v if w is None else v * w, -1)
 
 
-def weighted_mean(v: Any, w: Any) -> Any:
+def weighted_mean(v, w):
     return np.mean(v, -1, keepdims=True) if w is None else np.sum(v * w, -1, keepdims=True) / np.sum(w)
 
 
-def normalised(w: Any) -> Any:
+def normalised(w):
     return None if w is None else w / np.sum(w)
 
 
@@ -64,7 +64,7 @@ def correlation_distance(u, v, w=None, centered: bool = True):
     return 1.0 - weighted_sum(u * v, w) / (np.sqrt(weighted_sum(u * u, w)) * np.sqrt(weighted_sum(v * v, w)))
 
 
-def minkowski(u: Any, v: Any, w: Any = None, p: Any = 2) -> Any:
+def minkowski(u, v, w=None, p=2):
     d = np.abs(u - v)
     if not holds_tracked(p) and plain_np.isinf(bare(p)):
         return np.max(d if w is None else np.where(w != 0, d, 0.0), -1)
@@ -77,22 +77,22 @@ def minkowski(u: Any, v: Any, w: Any = None, p: Any = 2) -> Any:
     return np.where(zero, 0.0, np.where(zero, 1.0, s) ** (1.0 / p))[()]
 
 
-def canberra(u: Any, v: Any, w: Any = None) -> Any:
+def canberra(u, v, w=None):
     size = np.abs(u) + np.abs(v)
     return weighted_sum(np.where(size == 0, 0.0, np.abs(u - v) / np.where(size == 0, 1.0, size)), w)
 
 
-def mahalanobis(u: Any, v: Any, VI: Any) -> Any:
+def mahalanobis(u, v, VI):
     d = u - v
     return distance_root(np.sum((d @ VI) * d, -1))
 
 
-def relative_entropy(a: Any, m: Any) -> Any:
+def relative_entropy(a, m):
     """SciPy's `rel_entr`, with derivative 0 where a is 0."""
     return np.where(a == 0, 0.0, a * np.log(np.where(a == 0, 1.0, a) / np.where(m == 0, 1.0, m)))
 
 
-def jensenshannon(u: Any, v: Any, w: Any = None, base: Any = None) -> Any:
+def jensenshannon(u, v, w=None, base=None):
     p, q = u / np.sum(u, -1, keepdims=True), v / np.sum(v, -1, keepdims=True)
     m = (p + q) / 2.0
     s = np.sum(relative_entropy(p, m) + relative_entropy(q, m), -1) / 2.0
@@ -209,7 +209,7 @@ for _name in METRICS:
     DISTANCE.rule(getattr(sd, _name))(FOLLOWED.function(getattr(sd, _name)))
 
 
-def by_formula(metric: Any) -> Any:
+def by_formula(metric):
     def run(u, v, w=None):
         like = next(x for x in (u, v, w) if holds_tracked(x))
         given = [x if x is None else as_float_array(x, like) for x in (u, v, w)]
@@ -255,13 +255,13 @@ class NeighbourTree(Carrier):
     _theirs: Any
     tree: Any
 
-    def __init__(self, data: Any, *args: Any, **kwargs: Any):
+    def __init__(self, data, *args, **kwargs):
         own = kwargs.get("copy_data", args[2] if len(args) > 2 else False)
         self.points, values = np.copy(data) if own else data, bare(data)
         self.tree = self._theirs(values, *args, **kwargs) if xp_of(values) is plain_np else None
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = object.__new__(cls)
         new.points, new.tree = x.data, x
         return new
@@ -269,7 +269,7 @@ class NeighbourTree(Carrier):
     def _tracked(self) -> bool:
         return holds_tracked(self.points)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self.tree
 
     def __getattr__(self, name: str):
@@ -278,13 +278,13 @@ class NeighbourTree(Carrier):
         return (lambda *args, **kw: found(*bare(args[:2]), *args[2:], **kw)) if callable(found) else found
 
     @property
-    def data(self) -> Any:
+    def data(self):
         return as_doubles(self.points)
 
     maxes = property(lambda self: np.max(self.data, 0))
     mins = property(lambda self: np.min(self.data, 0))
 
-    def sparse_distance_matrix(self, other: Any, *args: Any, **kwargs: Any) -> Any:
+    def sparse_distance_matrix(self, other, *args, **kwargs):
         if holds_tracked(self, other):
             raise refusal_text("scipy.spatial.KDTree.sparse_distance_matrix", "", "tree.query(x, k)")
         return self.tree.sparse_distance_matrix(*bare((other, *args)), **kwargs)
@@ -305,7 +305,7 @@ class NeighbourTree(Carrier):
             apart = apart - box * plain_np.rint(bare(apart) / plain_np.where(box > 0, box, plain_np.inf))
         return np.where(found, minkowski(apart, 0.0, p=p), plain_np.inf), i
 
-    def query_ball_point(self, x: Any, r: Any, *args: Any, **kwargs: Any) -> Any:
+    def query_ball_point(self, x, r, *args, **kwargs):
         x, r = bare(x), bare(r)
         if self.tree is not None:
             return self.tree.query_ball_point(x, r, *args, **kwargs)

@@ -43,14 +43,14 @@ def blas_function(name: str, *_):
     return lambda alpha, a, b, side=0, lower=0: alpha * solve_triangular(a, b, 0, bool(lower))
 
 
-def entropy_term(p: Any) -> Any:
+def entropy_term(p):
     """`entr` of a density: where that vanishes, so does its part of the derivative of the entropy."""
     positive = primal_of(p) > 0
     return select(positive, entr(select(positive, p, 1.0)), 0.0 * p)
 
 
 class StatisticsFollower(Follower):
-    def face(self, x: Any) -> Any:
+    def face(self, x):
         """The laws have SciPy's private methods, too."""
         ours = super().face(x)
         return followed_law(ours) if hasattr(type(ours), "theirs") else ours
@@ -124,7 +124,7 @@ def repeated_medians(y, x, method: str) -> tuple:
     )
 
 
-def log_kernels(points: Any, values: Any, places: Any, factor: Any, *_: Any) -> Any:
+def log_kernels(points, values, places, factor, *_):
     """`gaussian_kernel_estimate_log` of points (n, d), values (n, p), places (m, d) and a Cholesky factor."""
     d = shape(factor)[0]
     u, v = [solve_triangular(factor, x.T, 0, True).T for x in (points, places)]
@@ -133,7 +133,7 @@ def log_kernels(points: Any, values: Any, places: Any, factor: Any, *_: Any) -> 
     return red.logsumexp(far[:, :, None] + log(values), 1)
 
 
-def von_mises_cdf(kappa: Any, x: Any) -> Any:
+def von_mises_cdf(kappa, x):
     """By the Fourier series of the density; from kappa = 50 on by a normal law, as SciPy has it."""
     wide, turns = primal_of(kappa) >= 50.0, np.rint(primal_of(x) / (2.0 * math.pi))
     x = x - 2.0 * math.pi * turns
@@ -154,7 +154,7 @@ BIVARIATE_TAIL: Any = getattr(_stats_pythran, "_bvnu", None) or _ufuncs._bivaria
 HALF_NODES, HALF_WEIGHTS = [v / 2 for v in np.polynomial.legendre.leggauss(64)]  # on (-1/2, 1/2)
 
 
-def bivariate_tail(h: Any, k: Any, r: Any) -> Any:
+def bivariate_tail(h, k, r):
     """P(X > h, Y > k) of standard normal X and Y with correlation r, by Plackett's formula: the integral of
     exp(-(h^2 - 2 h k sin(t) + k^2) / (2 cos(t)^2)) / (2 pi) over t from 0 to arcsin(r), and the product of
     the tails (Biometrika 41, 1954).  The value is SciPy's."""
@@ -256,7 +256,7 @@ def formula(name: str, call: str):
 
 
 @functools.cache
-def followed_law(family: Any) -> Any:
+def followed_law(family):
     """The law of SciPy's with its own Python code, followed.  The functions that have a rule are ours."""
     law, formulas = family.theirs(), getattr(family, "functions", {})
     kind = FOLLOWED.klass(type(law))

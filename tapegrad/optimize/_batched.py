@@ -30,16 +30,16 @@ FLAT_GRADIENT = 0.1  # of |f| or 1: above this, gradient times x exceeds roundin
 CALM = 1e-5  # of |f| or 1: if no step helps, rounding can hide a gradient up to this
 
 
-def row_dot(a: Any, b: Any) -> Any:
+def row_dot(a, b):
     return (a * b).sum(axis=1)
 
 
-def batched_matvec(A: Any, b: Any) -> Any:
+def batched_matvec(A, b):
     """Return the product of each matrix with its vector."""
     return (A @ b[:, :, None])[:, :, 0]
 
 
-def row_maximum(a: Any) -> Any:
+def row_maximum(a):
     return abs(a.T.copy()).max(axis=0)  # ten times as fast as a maximum over a short last axis
 
 
@@ -93,19 +93,19 @@ class BatchState:
         f, g = self.value_and_grad(self.xp.ascontiguousarray(x.T, dtype=self.dtype), self.which)
         return f.astype(np.float64), g.T.astype(np.float64)
 
-    def rounded(self, x: Any) -> Any:
+    def rounded(self, x):
         """Round the points to the dtype in which the function is computed."""
         return x.astype(self.dtype).astype(np.float64)
 
-    def finite(self, f: Any, g: Any) -> Any:
+    def finite(self, f, g):
         return self.xp.isfinite(f) & self.xp.isfinite(g).all(axis=1)
 
     @property
-    def running(self) -> Any:
+    def running(self):
         return self.status == RUNNING
 
     @property
-    def flat(self) -> Any:
+    def flat(self):
         """Return whether rounding can hide the descent.
 
         It cannot if the gradient times x is as large as the value; then f decreases without bound."""
@@ -179,7 +179,7 @@ class Newton(BatchState):
         self.D = xp.where(xp.isfinite(D), D, 1.0)
         self.w, self.Q = symmetric_eigenpairs(self.H / (self.D[:, :, None] * self.D[:, None, :]), xp)
 
-    def curved(self, x: Any, at: Any) -> Any:
+    def curved(self, x, at):
         """Compute the Hessians at x of the rows `at`; return for every row that its Hessian is finite."""
         xp = self.xp
         chosen = xp.flatnonzero(at)

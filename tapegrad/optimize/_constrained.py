@@ -50,7 +50,7 @@ def limits_of_constraint(given) -> tuple:
     )
 
 
-def complementarity(z: Any, gap: Any) -> Any:
+def complementarity(z, gap):
     """Return zero, with the derivative of what holds between multiplier and gap.
 
     That of z gap = mu is z dgap + gap dz = 0. The smaller weight is reduced by the ratio of both once more,
@@ -95,7 +95,7 @@ class KktSystem:
         parts = [flatten_result(g(self.flat.restore(u), *params)) for g in functions]
         return np.concatenate(parts) if parts else plain_np.zeros(0)
 
-    def gaps(self, c: Any, multipliers: Any) -> Any:
+    def gaps(self, c, multipliers):
         """Return the distances to the limits that the multipliers belong to; for equalities what is
         missing."""
         low, high = self.limits
@@ -113,7 +113,7 @@ class KktSystem:
     def residuals(self, w: tuple, functions: tuple, *params) -> tuple:
         u, multipliers, lower, upper = w
 
-        def lagrangian(u: Any) -> Any:
+        def lagrangian(u):
             return self.lagrangian(u, multipliers, functions, *params)
 
         slope = grad(Const(lagrangian) if OPEN.depth else lagrangian)(u)
@@ -172,7 +172,7 @@ class SparseSystem:
         self.rows, self.columns = pattern.nonzero()
         self.colours = load("tapegrad.sparse").coloring(pattern).columns
 
-    def __call__(self, A: Any, b: Any) -> Any:
+    def __call__(self, A, b):
         if self.known[0] is not A:
             seeds = plain_np.zeros((A.shape[0], int(self.colours.max()) + 1))
             seeds[plain_np.arange(A.shape[0]), self.colours] = 1.0
@@ -263,7 +263,7 @@ class ConstrainedMinimum:
     multipliers: bool
 
     @entry
-    def __call__(self, x0: Any, *params: Any) -> Any:
+    def __call__(self, x0, *params):
         plain = [value(p) for p in params]
         flat = FlatStart(CALL, tree_map(values_of, x0))
         box = bounds_object(flat_bounds(CALL, flat, self.bounds))

@@ -1,7 +1,5 @@
 """Constraints on trees as SciPy's constraints on vectors, with exact derivatives in a form that pays."""
 
-from typing import Any
-
 import numpy as np
 import scipy.optimize
 import scipy.sparse
@@ -52,7 +50,7 @@ class Constraints:
             if sparse or is_limited(c)  # SciPy's other methods fail if no constraint has a limit
         ]
 
-    def converted(self, given: Any) -> Any:
+    def converted(self, given):
         if isinstance(given, dict) and callable(given.get("fun")):
             low, high = bounds_of_dict(self.call, given)
             g, args = Values(self.call, given["fun"], self.flat, given.get("args", ())), given.get("args", ())

@@ -4,7 +4,6 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import scipy.optimize
@@ -42,7 +41,7 @@ def refuse_derivatives(call: str, given: dict, all_else: bool = False) -> None:
             )
 
 
-def unchanged(u: Any) -> Any:
+def unchanged(u):
     """Return a vector as the tree that it is."""
     return u
 
@@ -80,7 +79,7 @@ class FlatStart:
         return self.restore(self.place(u))
 
 
-def plain_result(x: Any) -> Any:
+def plain_result(x):
     """Return a plain array; raise if a transform tracks it."""
     if is_tracked(x):
         raise ArgumentError(
@@ -91,7 +90,7 @@ def plain_result(x: Any) -> Any:
     return values_of(x)
 
 
-def host_result(x: Any) -> Any:
+def host_result(x):
     """Return a result as a plain array on the host; raise if a transform tracks it."""
     return to_host(plain_result(x))
 
@@ -123,7 +122,7 @@ def _plain(x) -> bool:
     return isinstance(x, (int, float)) or is_scalar(x)
 
 
-def flatten_result(tree: Any) -> Any:
+def flatten_result(tree):
     """Return the numbers of an array or tree as a vector."""
     pieces = []
     for x in leaves(tree):
@@ -284,7 +283,7 @@ def flat_bounds(call: str, flat: FlatStart, bounds):
     return scipy.optimize.Bounds(np.concatenate(low), np.concatenate(high))
 
 
-def bounds_object(bounds: Any) -> Any:
+def bounds_object(bounds):
     """Return bounds as `scipy.optimize.Bounds`, or None."""
     if bounds is None or isinstance(bounds, scipy.optimize.Bounds):
         return bounds
@@ -358,7 +357,7 @@ def callback_of(flat: FlatStart, callback: Callable | None) -> Callable | None:
         return None
     if set(inspect.signature(callback).parameters) == {"intermediate_result"}:
 
-        def shown(intermediate_result: Any) -> Any:
+        def shown(intermediate_result):
             return callback(
                 intermediate_result=type(intermediate_result)(
                     {**intermediate_result, "x": flat(intermediate_result.x)}

@@ -96,7 +96,7 @@ def constraint_parts(given) -> tuple:
 class IpoptProblem:
     """An objective with bounds and constraints: the places and the plans of its derivatives."""
 
-    def __init__(self, objective: Any, bounds: Any, constraints: Any, compile: Any):
+    def __init__(self, objective, bounds, constraints, compile):
         self.objective, flat = objective, objective.flat
         self.place, n = flat.place, flat.start.size
         given = constraints if isinstance(constraints, (list, tuple)) else [constraints]
@@ -117,13 +117,13 @@ class IpoptProblem:
         functions, spans = [g._f for g in nonlinear], list(zip(at[1:], at[2:], strict=False))
         first, sizes = objective._f, np.cumsum([0, *[b.size for b in self.blocks if b.values is not None]])
 
-        def lagrangian(u: Any, v: Any, weight: Any, *args: Any) -> Any:
+        def lagrangian(u, v, weight, *args):
             total = weight * first(u, *args[: at[1]])
             for k, (f, (a, b)) in enumerate(zip(functions, spans, strict=True)):
                 total = total + (v[sizes[k] : sizes[k + 1]] * f(u, *args[a:b])).sum()
             return total
 
-        def evaluated(u: Any, *args: Any) -> Any:
+        def evaluated(u, *args):
             y, g = value_and_grad(first)(u, *args[: at[1]])
             return y, g, *[f(u, *args[a:b]) for f, (a, b) in zip(functions, spans, strict=True)]
 
@@ -279,7 +279,7 @@ class IpoptRun:
     def guarded(self, f: Callable) -> Callable:
         """Return f for Ipopt, which must not see an exception: the first one is kept, and Ipopt gets nan."""
 
-        def run(*args: Any) -> Any:
+        def run(*args):
             if self.error is None:
                 try:
                     return f(*args)

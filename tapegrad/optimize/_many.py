@@ -243,7 +243,7 @@ def solve_many(
     )
 
 
-def _inverse(xp: Any, H: Any) -> Any:
+def _inverse(xp, H):
     w, Q = symmetric_eigenpairs(H, xp)
     definite = w[:, 0] > w.shape[1] * np.finfo(float).eps * abs(w).max(axis=1)
     w = xp.where(definite[:, None], w, np.nan)
@@ -305,7 +305,7 @@ def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp) -> tuple
     The datum of a problem holds its arguments."""
     shapes, of_datum = of_rows(args, args)
 
-    def one(theta: Any, datum: Any) -> Any:
+    def one(theta, datum):
         y = f(restore(theta), *of_datum(datum))
         if isinstance(y, Sym) and y.size != 1:
             raise NotScalarError(
@@ -331,7 +331,7 @@ class KernelProblem:
     data: Any
     last: tuple = (None, None)
 
-    def of(self, which: Any) -> Any:
+    def of(self, which):
         if self.data.ndim < 3 or len(which) == self.data.shape[2]:
             return self.data
         if self.last[0] is not which:
@@ -341,7 +341,7 @@ class KernelProblem:
     def value_and_grad(self, X, which) -> tuple:
         return self.kernel.value_and_grad(X, self.of(which))
 
-    def hessian(self, X: Any, which: Any) -> Any:
+    def hessian(self, X, which):
         return self.kernel.hessian(X, self.of(which))
 
 
@@ -366,7 +366,7 @@ class VectorizedProblem:
         g = pullback(xp_of(f).ones(f.shape, f.dtype))
         return f, g[0] if self.args else g
 
-    def hessian(self, X: Any, which: Any) -> Any:
+    def hessian(self, X, which):
         p, n = X.shape
         xp = xp_of(X)
         units = xp.broadcast_to(xp.eye(p, dtype=X.dtype)[:, :, None], (p, p, n))

@@ -22,7 +22,7 @@ SHORT_STEP = 1e-12  # relative length of a step after which a problem has conver
 NOISE = 10  # times the rounding error of the cost: what its differences do not tell
 
 
-def solved(H: Any, b: Any) -> Any:
+def solved(H, b):
     """Solve H y = b by LDL', for a symmetric H; nan if H is not positive definite to rounding."""
     p, L, y = len(H), H.copy(), b.copy()
     over = (slice(None), *[None] * (b.ndim - 1))
@@ -56,18 +56,18 @@ def inverse_kernel(p: int) -> MapKernel:
     return MapKernel(lambda packed: inverse(packed, p))
 
 
-def at_bounds(x: Any, g: Any, low: Any, high: Any) -> Any:
+def at_bounds(x, g, low, high):
     """Return which parameters stay at a bound, because the cost falls beyond it."""
     return (x <= low) & (g > 0) | (x >= high) & (g < 0)
 
 
-def cosine(f: Any, g: Any, diagonal: Any, fixed: Any) -> Any:
+def cosine(f, g, diagonal, fixed):
     """Return the largest cosine between the residuals and a column of the Jacobian, of the free
     parameters."""
     return np.max(np.where(fixed | (g == 0), 0.0, abs(g) / np.sqrt(2 * f * diagonal)))
 
 
-def calm(f: Any, cosine: Any, diagonal: Any, x: Any, eps: Any) -> Any:
+def calm(f, cosine, diagonal, x, eps):
     """Return whether rounding hides what the cost can gain along any one parameter.
 
     That gain is the cost times the squared cosine. The residuals carry at least the rounding errors of x."""
@@ -75,7 +75,7 @@ def calm(f: Any, cosine: Any, diagonal: Any, x: Any, eps: Any) -> Any:
     return f * cosine**2 <= NOISE * eps * (f + np.sqrt(2 * f) * size + eps * size**2)
 
 
-def lost(diagonal: Any, largest: Any, eps: Any) -> Any:
+def lost(diagonal, largest, eps):
     """Return which columns of the Jacobian have vanished, beside the largest norm that they had."""
     return (diagonal <= eps * largest) & (largest > 0)
 

@@ -5,7 +5,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def checked_loss(call: str, loss, f_scale: float, gtol: float, maxiter: float) -
     return rebuilt_with(lambda r: 0.5 * f_scale**2 * rho((r / f_scale) ** 2), rho)
 
 
-def flat_residuals(y: Any) -> Any:
+def flat_residuals(y):
     """Return the residuals of a problem in a kernel as a vector."""
     return np.reshape(np.stack(y) if isinstance(y, (list, tuple)) else y, (-1,))
 
@@ -97,7 +96,7 @@ class CompiledResiduals:
         cuts = [int(c) for c in np.cumsum([0, *[math.prod(s) for s in shapes]])]
         p, self.width, self.xp = len(rows), cuts[-1] * self.steps, xp_of(rows)
 
-        def one(theta: Any, datum: Any) -> Any:
+        def one(theta, datum):
             given = [
                 datum[a:b].reshape(s) if s else datum[a]
                 for a, b, s in zip(cuts, cuts[1:], shapes, strict=False)
@@ -147,7 +146,7 @@ class CompiledResiduals:
         return CompiledPart(self, constant(data))
 
 
-def constant(data: Any) -> Any:
+def constant(data):
     """Return an array that nobody writes, so that a kernel looks for nan in it once."""
     if type(data) is np.ndarray:
         data.flags.writeable = False
@@ -176,7 +175,7 @@ def weights(phi: Callable, r, ones) -> tuple:
     """Return the sum of phi over residuals, phi', and phi'' where it is positive (as in SciPy's robust
     losses)."""
 
-    def total(r: Any) -> Any:
+    def total(r):
         return phi(r).sum()
 
     slope, curvature = jvp(grad(total), (r,), (ones,))
@@ -214,7 +213,7 @@ class VectorizedPart:
         xp, given = whole.xp, [a[..., which] if a.ndim else a for a in self.data]
         units = xp.eye(p, dtype=X.dtype)[:, :, None] + xp.zeros(X.shape, X.dtype)
 
-        def residuals(X: Any) -> Any:
+        def residuals(X):
             return whole.f(X, *given)
 
         pushed = [jvp(residuals, (X,), (unit,)) for unit in units]

@@ -248,7 +248,7 @@ def curve_fit_many(
         data.append(xp.where(missing, 0.0, xp.broadcast_to(weight, Y.shape))[:, None])
     k = points.shape[0]
 
-    def misfit(theta: Any, *columns: Any) -> Any:
+    def misfit(theta, *columns):
         at = columns[0].T if dims else columns[0][:, 0]
         params = restore(theta)
         found = f(at, params) if named else f(at, *[params[i] for i in range(p)])

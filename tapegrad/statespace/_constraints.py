@@ -277,7 +277,7 @@ def partly_fixed(
 # The maps have module-level names, so that a constraint can be pickled.
 
 
-def identity_constraint(x: Any) -> Any:
+def identity_constraint(x):
     return x
 
 
@@ -285,7 +285,7 @@ def _any(x: numpy.ndarray) -> bool:
     return True
 
 
-def exponential_constraint(u: Any) -> Any:
+def exponential_constraint(u):
     return np.exp(u)
 
 
@@ -326,7 +326,7 @@ def _is_stationary(sign: float, x: numpy.ndarray) -> bool:
 MAPS = (identity_constraint, exponential_constraint, _from_interval, _stationary)
 
 
-def _coefficients(r: Any) -> Any:
+def _coefficients(r):
     """Durbin and Levinson: phi_k = (phi_{k-1} - r_k reversed(phi_{k-1}), r_k)."""
     if r.ndim == 0:
         return r

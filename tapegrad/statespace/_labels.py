@@ -219,7 +219,7 @@ def _following(index, steps: int):
     return load("pandas").Index(index[-1] + gaps[0] * numpy.arange(1, steps + 1), name=index.name)
 
 
-def _step(index: Any) -> Any:
+def _step(index):
     """Return the step of dates: the index's own, or the one that all of them follow."""
     if index.freq is not None or len(index) < 3:
         return index.freq

@@ -67,7 +67,7 @@ def _hidden_by_vmap(x) -> bool:
     return any([t.visibility == SAMPLED for t in OPEN.hiding]) and isinstance(primal_of(x), Variable)
 
 
-def _of_first_sample(x: Any) -> Any:
+def _of_first_sample(x):
     while isinstance(x := primal_of(x), Variable) and x._trace.visibility == SAMPLED:
         x = x._trace.sample(x, 0)
     return x
@@ -243,7 +243,7 @@ def _doubled(A, P) -> tuple[Any, Any]:
     return A, P
 
 
-def _is_small(A: Any) -> Any:
+def _is_small(A):
     return np.max(np.abs(A)) < 1e-9
 
 
@@ -329,7 +329,7 @@ def _nan_unless(holds: Callable, x, y):
     return np.where(holds(primal_of(x)), y, numpy.nan) if _hidden_by_vmap(x) else y
 
 
-def _is_covariance(x: Any) -> Any:
+def _is_covariance(x):
     if x.ndim < 2:
         return x >= 0.0 if x.ndim == 0 else np.min(x) >= 0.0
     x = (x + x.T) / 2

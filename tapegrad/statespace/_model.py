@@ -236,7 +236,7 @@ class RegressionOffset:
     X: numpy.ndarray
     coefficients: Any
 
-    def array(self) -> Any:
+    def array(self):
         """Return the offsets (n, size)."""
         n, size, k = self.X.shape
         return (

@@ -56,7 +56,7 @@ def kernel_of_model(
         raise NotCompiled("its name would have to hold functions or data")
     one = data.first(max(steps, 1))  # the numbers are those of any step
 
-    def theta(u: Any) -> Any:
+    def theta(u):
         begun = copy(one)
         begun.values = u[k:][:, None] if steps else one.values
         x = p.numbers.of(build(parameters.tree(u[:k])), begun)
@@ -219,7 +219,7 @@ class ModelObjective(Objective):
             self._value_and_grad, self._hessian = self.whole.value_and_grad, self.whole.hessian
             self.way += self.whole.way
 
-    def _by_directions(self, u: Any, *args: Any) -> Any:
+    def _by_directions(self, u, *args):
         """Return the Hessian by a sweep for each of a few directions, or one for all of them."""
         units = self.place(numpy.eye(u.size if u.size <= SWEPT_IN_TURN else max(u.size, AT_ONCE), u.size))
         return hmp(self._f, u, units, args)[: u.size]
@@ -247,7 +247,7 @@ class ModelObjective(Objective):
         params = self._parameters.tree(u)
         return self._less_prior(self._run(build, params).loglik(), params, prior)
 
-    def _less_prior(self, total: Any, params: Any, prior: Any) -> Any:
+    def _less_prior(self, total, params, prior):
         total = total + self.offset
         return -total if prior is None else -(brought(total, self._xp) + prior(params))
 

@@ -55,7 +55,7 @@ class Observations(LibraryBound):
     (3, 2, [[0], [], [0]])
     """
 
-    def __init__(self, y: Any):
+    def __init__(self, y):
         given = y.value if isinstance(y, Const) else y
         plain = type(given) is numpy.ndarray and given.dtype == float
         y = given if plain else as_given(_with_gaps(given))
@@ -148,7 +148,7 @@ def as_observations(y) -> Observations:
     return y if isinstance(y, Observations) else Observations(y)
 
 
-def _with_gaps(y: Any) -> Any:
+def _with_gaps(y):
     """Return the user's data, with nan where a mask or pandas marks missing values."""
     if isinstance(y, numpy.ma.MaskedArray):
         return numpy.ma.filled(y.astype(float), numpy.nan) if y.dtype.kind in "biuf" else y.data
@@ -166,7 +166,7 @@ def _with_gaps(y: Any) -> Any:
         ) from error
 
 
-def as_given(x: Any) -> Any:
+def as_given(x):
     """Return x as an array or number, tracked or plain; lists may hold tracked numbers."""
     if issubclass(type(x), numpy.ma.MaskedArray):
         raise ArgumentError(

@@ -30,7 +30,7 @@ class NamedValues(dict):
 
     labels: Mapping[str, Sequence[str]]
 
-    def __missing__(self, name: Any) -> Any:
+    def __missing__(self, name):
         for block, labels in self.labels.items():
             if name in labels:
                 return np.reshape(self[block], (-1,))[list(labels).index(name)]
@@ -150,11 +150,11 @@ class Parameters:
         """Return the constrained parameters, block by block, with the fixed ones."""
         return values_of_blocks(u, self.blocks)
 
-    def tree(self, u: Any) -> Any:
+    def tree(self, u):
         """Return the parameters in the form of `start`."""
         return tree_of(u, self.blocks, self.keyed)
 
-    def named(self, u: Any) -> Any:
+    def named(self, u):
         """Return the parameters in the form of `start`; those of a dict with the names of elements too."""
         found = self.tree(u)
         if self.keyed:
@@ -162,7 +162,7 @@ class Parameters:
             found.labels = {name: labels for name, *_, labels in self._whole}
         return found
 
-    def flat(self, u: Any) -> Any:
+    def flat(self, u):
         """Return the constrained parameters that are not fixed, in the order of `names`."""
         whole = np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
         return whole[numpy.flatnonzero(numpy.concatenate([*self._moving.values()]))] if self.fixed else whole

@@ -21,7 +21,7 @@ class Prior:
     It is a function of all parameters, or a dict of functions or distributions such as
     `tapegrad.stats.norm(0, 1)` for some of them. Densities of an array are multiplied."""
 
-    def __init__(self, given: Any):
+    def __init__(self, given):
         self.given = given
         parts = given.values() if isinstance(given, Mapping) else [given]
         for part in parts:
@@ -31,7 +31,7 @@ class Prior:
                     f"distributions"
                 )
 
-    def __call__(self, params: Any) -> Any:
+    def __call__(self, params):
         if not isinstance(self.given, Mapping):
             return self.given(params)
         for name in self.given:
@@ -51,7 +51,7 @@ class LostFunction:
     def __init__(self, name: str):
         self.name = name
 
-    def __call__(self, *_: Any) -> Any:
+    def __call__(self, *_):
         raise ArgumentError(
             f"this fit was pickled without its {self.name}, which pickle cannot find by name; define it by "
             f"def at the top level of a module"

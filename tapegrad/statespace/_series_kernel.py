@@ -117,7 +117,7 @@ class SeriesGroup:
         rows = numpy.ascontiguousarray(self.rows[:, :, which])
         known = Const(self.known[:, which])
 
-        def theta(U: Any) -> Any:
+        def theta(U):
             x = self.numbers(U, known)
             begun = collapsed_path(np.transpose(path.path(x, rows), (2, 1, 0)), k, 1, self.start, whole).T
             return np.concatenate([begun[:-1], x[m * columns + triangle_places(m)[0].size :], begun[-1:]])
@@ -208,7 +208,7 @@ class KernelGroup:
                 return lambda U: found.known[:, None] + found.slope @ self._values(U)
         return map_(traced_numbers(self.build, p))
 
-    def _values(self, U: Any) -> Any:
+    def _values(self, U):
         """Return the constrained parameters of all series, (k, b)."""
         return np.stack(list(self.parameters.values(U).values()))
 
@@ -465,7 +465,7 @@ def traced_numbers(build: Callable, found: ModelPattern) -> Callable:
     if head and set(numbers.at) != set(FIELDS):
         raise NotCompiled("it varies over time, and its first steps are not the same for all parameters")
 
-    def traced(u: Any, *known: Any) -> Any:
+    def traced(u, *known):
         s = system(build(tree_of(u, blocks, keyed)), one)
         x = numbers.of_system(s, one)
         if head is None:

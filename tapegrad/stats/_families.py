@@ -5,7 +5,6 @@ import functools
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -25,12 +24,12 @@ LOG_2 = math.log(2.0)
 QUIET = setting(all="ignore")
 
 
-def array_argument(x: Any) -> Any:
+def array_argument(x):
     # (`isinstance` asks a Variable for its class)
     return shaping.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x
 
 
-def number_like(a: Any, x: Any) -> Any:
+def number_like(a, x):
     """A Python number as one of the dtype of x, so that float32 stays float32."""
     a = array_argument(a)
     if type(a) not in (int, float):
@@ -38,7 +37,7 @@ def number_like(a: Any, x: Any) -> Any:
     return dtype(x).type(a) if dtype(x).kind == "f" else np.float64(a)
 
 
-def wide(x: Any) -> Any:
+def wide(x):
     """x in at least double precision, as scipy.stats computes; of CuPy's arrays, for which there is no
     scipy.stats, as it is."""
     if type(x) in (int, float):
@@ -134,7 +133,7 @@ def scipys_where_uncertain(y, *xs, name, call):
     return np.where(certain, y, getattr(family.theirs(), call)(*xs))[()]
 
 
-def where_finite(t: Any, y: Any) -> Any:
+def where_finite(t, y):
     """A derivative of y; 0 where y is no number, for there the value is a constant."""
     return select(abs(primal_of(y)) < math.inf, t, 0.0 * t)
 
@@ -176,7 +175,7 @@ class Distribution:
     def __repr__(self) -> str:
         return f"<tapegrad.stats.{self.name}>"
 
-    def theirs(self) -> Any:
+    def theirs(self):
         return getattr(scipy_stats(), self.name)
 
     def knows(self, call: str) -> bool:
@@ -225,7 +224,7 @@ class Frozen:
         new._given = {k: shadow(v) for k, v in given.items()}
         return new
 
-    def _handed_back(self) -> Any:
+    def _handed_back(self):
         """What is left of it after the transform, where the function stored it: SciPy's."""
         if self._theirs is not None:
             return self._theirs
@@ -258,7 +257,7 @@ CALLS = ("logpdf", "cdf", "sf", "logcdf", "logsf", "ppf", "isf")
 FAMILIES: dict = {}  # name -> family
 
 
-def is_positive(*shapes: Any) -> Any:
+def is_positive(*shapes):
     """The usual condition on shape parameters."""
     ok = True
     for s in shapes:
@@ -269,7 +268,7 @@ def is_positive(*shapes: Any) -> Any:
 def of_value(call: str, *outside: float) -> Callable:
     """The method `call` of a continuous family; `outside`: its value below and above the support."""
 
-    def method(self: Any, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
+    def method(self, x, *args, loc=0.0, scale=1.0, **given):
         return self._answer(call, x, args, loc, scale, given, *outside)
 
     method.__name__ = call
@@ -279,7 +278,7 @@ def of_value(call: str, *outside: float) -> Callable:
 def of_count(call: str, answer: Callable, *outside: float) -> Callable:
     """The method `call` of a discrete family."""
 
-    def method(self: Any, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
+    def method(self, k, *args, loc=0, **given):
         return answer(self, call, k, args, loc, given, *outside)
 
     method.__name__ = call
@@ -370,7 +369,7 @@ class Continuous(Distribution):
             ]
         return self._nan_at[call]
 
-    def allowed(self, *params: Any) -> Any:
+    def allowed(self, *params):
         """Has the family a distribution of these shape parameters, loc and scale?  All are without
         derivatives."""
         return self.valid(*params[:-2]) & (params[-1] > 0)
@@ -436,15 +435,15 @@ class Continuous(Distribution):
         return z
 
     @tracked_method
-    def ppf(self, q: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
+    def ppf(self, q, *args, loc=0.0, scale=1.0, **given):
         return self._quantile("ppf", q, args, loc, scale, given)
 
     @tracked_method
-    def isf(self, q: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
+    def isf(self, q, *args, loc=0.0, scale=1.0, **given):
         return self._quantile("isf", q, args, loc, scale, given)
 
 
-def log1mexp(x: Any) -> Any:
+def log1mexp(x):
     """log(1 - exp(x)) of x <= 0."""
     small = primal_of(x) > -LOG_2
     one = dtype(x).type(1)
@@ -520,14 +519,14 @@ class Discrete(Distribution):
             tuple([wide(array_argument(a)) for a in args]),
         )
 
-    def _in_range(self, k: Any, *params: Any) -> Any:
+    def _in_range(self, k, *params):
         begun = k >= self._first
         return begun if self._last is None else begun & (k <= self._last(*params))
 
     def knows(self, call: str) -> bool:
         return call in ("logpmf", "pmf", *self.functions)
 
-    def allowed(self, *params: Any) -> Any:
+    def allowed(self, *params):
         """As of a continuous family; the last of `params` is loc."""
         return self.valid(*params[:-1])
 

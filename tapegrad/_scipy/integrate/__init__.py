@@ -4,7 +4,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as plain_np
 import scipy.integrate as itg
@@ -82,7 +81,7 @@ def finer(pieces: list):
             yield from [(*cut, rule) for cut in zip(cuts[:-1], cuts[1:], strict=True)]
 
 
-def open_ends(v: Any) -> Any:
+def open_ends(v):
     """Return the signs of infinite limits, and 0 for others."""
     v = primal_of(as_float_array(v))
     return np.where(np.isinf(v), np.sign(v), 0)
@@ -224,12 +223,12 @@ def quad_vec(f, a, b, *more, args=(), **settings):
     return with_derivative_of(found[0], y), *found[1:]
 
 
-def columns(v: Any) -> Any:
+def columns(v):
     """Return v with an axis for nodes behind."""
     return np.reshape(v, (*shape(v), 1))
 
 
-def double_exponential(f: Any, a: Any, b: Any) -> Any:
+def double_exponential(f, a, b):
     """Return the integral of f, which takes arrays, from a to b, by `unit_rule`.
 
     Over an infinite interval it is an integral over v, where x is sinh(v) or exp(v)."""
@@ -315,7 +314,7 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     return found
 
 
-def bound_of(g: Any, *at: Any) -> Any:
+def bound_of(g, *at):
     return g(*at) if callable(g) else g
 
 
@@ -389,15 +388,15 @@ def odeint(func, y0, t, args=(), *more, **settings):
     )
     with Search("scipy.integrate.odeint", args, moves=holds_tracked(y0, t)) as search:
         slopes = search.of(on, 0 if holds_tracked(t) else 1, 2)
-        given = bare(y0), bare(t)
-        found = at_users_line(itg.odeint, slopes, *given, full_output=full_output, tfirst=True, **settings)
+        settings |= {"full_output": full_output, "tfirst": True}
+        found = at_users_line(itg.odeint, slopes, bare(y0), bare(t), **settings)
     y, rest = (found[0], found[1:]) if full_output else (found, ())
-    given = [settings.get(name) for name in ("rtol", "atol")]
-    rtol, atol = [FINE * plain_np.asarray(1.5e-8 if x is None else bare(x)) for x in given]
+    wanted = [settings.get(name) for name in ("rtol", "atol")]
+    rtol, atol = [FINE * plain_np.asarray(1.5e-8 if x is None else bare(x)) for x in wanted]
     start = np.reshape(as_float_array(y0), -1)
     with called_again(on, False) as (on,):
-        rtol = max(plain_np.min(rtol), 1e-12)
-        run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=rtol, atol=atol)
+        least = max(plain_np.min(rtol), 1e-12)
+        run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=least, atol=atol)
     if run.status != 0:
         raise ConvergenceError(
             f"{callers_line()}: scipy.integrate.odeint: the derivative is that of DOP853 with smaller "

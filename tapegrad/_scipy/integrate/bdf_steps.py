@@ -75,7 +75,7 @@ class Attempt(NamedTuple):
     iteration: Iteration
 
 
-def of_order(table: Any, order: Any) -> Any:
+def of_order(table, order):
     """Return the row of the table at an order from one on; rows begin with that of order one."""
     found = table[0]
     for k in range(1, HIGHEST_ORDER):
@@ -83,7 +83,7 @@ def of_order(table: Any, order: Any) -> Any:
     return found
 
 
-def valid(order: Any) -> Any:
+def valid(order):
     """Return one for each difference that counts for this order, and zero for the others."""
     return np.where(order >= plain_np.arange(1.0, HIGHEST_ORDER + 1), 1.0, 0.0)
 
@@ -204,7 +204,7 @@ class BdfSteps(ImplicitSteps):
         return c.D[0] + (valid(c.order) * powers) @ c.D[1 : HIGHEST_ORDER + 1]
 
 
-def advanced(D: Any, order: Any, d: Any) -> Any:
+def advanced(D, order, d):
     """Return the differences after a step, which has one more of them, d."""
     total, rows = d, []
     for k in reversed(range(HIGHEST_ORDER + 3)):

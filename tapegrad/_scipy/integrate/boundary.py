@@ -46,7 +46,7 @@ class Collocation:
 SHADOW_MAKERS[Collocation] = lambda shadow, x: Collocation(shadow(x.fun), shadow(x.bc), shadow(x.mesh), x.n)
 
 
-def spline(mesh: Any, y: Any, f: Any) -> Any:
+def spline(mesh, y, f):
     """The cubics with these values and slopes."""
     h = mesh[1:] - mesh[:-1]
     slope = (y[:, 1:] - y[:, :-1]) / h
@@ -58,9 +58,8 @@ def spline(mesh: Any, y: Any, f: Any) -> Any:
 def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, *more, **settings):
     given = [bare(v) for v in (x, y, p, S)]
     with Search(NAME, x) as search:
-        of = [search.of(f, 0, None) for f in (fun, bc)]
-        slopes = [search.of(f, 0, None) for f in (fun_jac, bc_jac)]
-        found = itg.solve_bvp(*of, *given, *slopes, *more, **settings)
+        plainly = [search.of(f, 0, None) for f in (fun, bc, fun_jac, bc_jac)]
+        found = itg.solve_bvp(*plainly[:2], *given, *plainly[2:], *more, **settings)
     if not search.moves:
         return found
     if S is not None or found.y.dtype.kind == "c":

@@ -8,7 +8,6 @@ so every order follows; forward, the equation is that of the tangents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as plain_np
 import scipy.integrate as itg
@@ -75,13 +74,13 @@ class Flow:
         shadow.finish()
         return out
 
-    def slope(self, t: Any, y: Any, values: Any) -> Any:
+    def slope(self, t, y, values):
         return self.within(values, lambda fun, y0, args: as_float_array(fun(t, y, *args)) * 1.0)
 
-    def start(self, values: Any) -> Any:
+    def start(self, values):
         return self.within(values, lambda fun, y0, args: as_float_array(y0) * 1.0)
 
-    def states(self) -> Any:
+    def states(self):
         """(n, times)"""
         name = "scipy.integrate.solve_ivp(continuous_adjoint)"
         return with_all(

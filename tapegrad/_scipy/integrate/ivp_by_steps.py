@@ -71,7 +71,7 @@ class Steps(NamedTuple):
         """Return the states at the stages of these steps."""
         return states[:-1][at, None] + self.A[at] @ K[at]
 
-    def weights(self, at: Any, x: Any) -> Any:
+    def weights(self, at, x):
         """Return the weights of the slopes of steps at shares x of the steps."""
         powers = x[:, None] ** plain_np.arange(1.0, self.P.shape[1] + 1)
         return plain_np.diff(self.ends)[at][:, None] * (powers @ self.P.T)
@@ -95,7 +95,7 @@ def recorder(method, records: list, whole: bool) -> type:
                 record[4] = len(record[4])
         return done
 
-    def interpolant(self: Any) -> Any:
+    def interpolant(self):
         found = method._dense_output_impl(self)
         records[-1][4] = getattr(self, "K_extended", self.K).copy()
         return found
@@ -167,13 +167,13 @@ class Span:
         self.plain, self.tracked = plain, holds_tracked(t_span)
         self.start, self.end = t_span[0], t_span[1] if whole else plain[-1]
 
-    def ends(self) -> Any:
+    def ends(self):
         """The ends of the steps."""
         if not self.tracked:
             return self.plain
         return np.concatenate([np.reshape(t, -1) for t in (self.start, self.plain[1:-1], self.end)])
 
-    def steps_of(self, t: Any) -> Any:
+    def steps_of(self, t):
         """The number of the step in which each time lies."""
         v, ts = primal_of(t), self.plain
         if times_ascend(ts):
@@ -332,7 +332,7 @@ class SolvedSteps:
         own = (self.states[:-1], self.K) if self.D is None else (self.states[1:], self.D)
         return Solution(self.steps, self.span, *own, self.asked, self.mixed)
 
-    def ends(self) -> Any:
+    def ends(self):
         """The states at the ends of the steps, and of the interval."""
         states = self.states
         if self.span.tracked:
@@ -349,7 +349,7 @@ class DenseSolution(Carrier):
         of = lambda sol, t: sol.states_at(t)
         return run_sequentially(f"{NAME}(...).sol", of, (self, t), {}, True)
 
-    def states_at(self, t: Any) -> Any:
+    def states_at(self, t):
         raise NotImplementedError
 
 
@@ -367,10 +367,10 @@ class Solution(DenseSolution):
     def _tracked(self) -> bool:
         return holds_tracked(self.states, self.rows) or self.span.tracked
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self
 
-    def states_at(self, t: Any) -> Any:
+    def states_at(self, t):
         t = as_float_array(t, t if holds_tracked(t) else None)
         flat = np.reshape(t, -1)
         at = self.span.steps_of(flat)
@@ -393,10 +393,10 @@ class ShiftedSolution(DenseSolution):
     def _tracked(self) -> bool:
         return self._ours._tracked()
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self._theirs
 
-    def states_at(self, t: Any) -> Any:
+    def states_at(self, t):
         return with_derivative_of(self._theirs(bare(t)), self._ours.states_at(t))
 
 
@@ -405,7 +405,7 @@ class ShiftedSolution(DenseSolution):
 EVENT_NEWTON_ROUNDS = 3  # each has the derivatives of one order more
 
 
-def as_event(plainly: Any, g: Any) -> Any:
+def as_event(plainly, g):
     """With the settings of g as SciPy reads them."""
     plainly.terminal, plainly.direction = getattr(g, "terminal", None), getattr(g, "direction", 0)
     return plainly
@@ -510,7 +510,7 @@ class IvpCall:
         with Search(NAME, self.args, moves=holds_tracked(self.t_span, self.y0)) as search:
             return self.run(*[search.of(f, 0 if given else 1, 2) for f in self.functions])
 
-    def result(self) -> Any:
+    def result(self):
         known, altered = heard(), True
         tracked = holds_tracked(self.t_span, self.y0, self.t_eval, self.args)
         try:
@@ -605,10 +605,10 @@ class IvpCall:
 class PlainFunction:
     """A function whose results are plain."""
 
-    def __init__(self, f: Any):
+    def __init__(self, f):
         self.f, self.tracked, self.called = f, False, False
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args):
         y = self.f(*args)
         if type(y) is not plain_np.ndarray or y.dtype.kind not in "fc":
             self.tracked = self.tracked or holds_tracked(y)
@@ -622,7 +622,7 @@ class PlainFunction:
         return y
 
 
-def with_arguments(f: Any, *args: Any) -> Any:
+def with_arguments(f, *args):
     return lambda t, y: f(t, y, *args)
 
 

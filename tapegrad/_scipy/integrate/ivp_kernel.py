@@ -101,7 +101,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         rebuild.symbol = symbol
         fun, args, n = self.fun, self.args, self.states
 
-        def right(t: Any, y: Any) -> Any:
+        def right(t, y):
             slope = plain_np.asarray(fun(t, y.copy(), *args))
             if slope.shape != (n,):
                 raise ShapeError(f"{NAME}: the right-hand side returned shape {slope.shape}")
@@ -111,13 +111,13 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         run: Callable = rebuild(right)
         return run
 
-    def kernel(self) -> Any:
+    def kernel(self):
         """Return the kernel, whose rows are the states, the status and what is counted."""
 
-        def init(theta: Any) -> Any:
+        def init(theta):
             return self.steps.begun(self.right_side(theta), theta[: self.states])
 
-        def step(c: Any, theta: Any, t: Any) -> Any:
+        def step(c, theta, t):
             f = self.right_side(theta)
             c = self.steps.reached(f, c, t)
             counts = np.stack([c.status, *self.steps.counts(c)])
@@ -225,7 +225,7 @@ class Candidate:
         self.kernel = made.kernel()
         return self
 
-    def path(self, theta: Any, times: Any) -> Any:
+    def path(self, theta, times):
         """Return the rows of the kernel, which is traced once: calls of this form read the same."""
         if self.traced and self.kernel._captured:
             raise KernelError(

@@ -36,17 +36,17 @@ class Walk(NamedTuple):
     status: Any
 
 
-def combined(weights: Any, slopes: Any) -> Any:
+def combined(weights, slopes):
     """Return the sum of weight times slope."""
     terms = [w * k for w, k in zip(weights, slopes, strict=False) if w]
     return sum(terms[1:], terms[0]) if terms else 0.0 * slopes[0]
 
 
-def root_mean_square(x: Any) -> Any:
+def root_mean_square(x):
     return np.sqrt((x * x).sum() / len(x))
 
 
-def replaced_where(c: Any, good: Any, **new: Any) -> Any:
+def replaced_where(c, good, **new):
     """Return what is carried, with these fields replaced_where after a good step."""
     return c._replace(**{name: np.where(good, x, getattr(c, name)) for name, x in new.items()})
 
@@ -89,7 +89,7 @@ class AdaptiveSteps:
         )
         return np.minimum(np.minimum(100 * h0, h1), min(length, self.longest))
 
-    def least(self, t: Any) -> Any:
+    def least(self, t):
         return 10.0 * np.maximum(EPSILON * np.abs(t), 1e-300)
 
     def attempted(self, c, again) -> tuple:

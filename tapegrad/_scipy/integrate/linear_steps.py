@@ -71,7 +71,7 @@ class SparseJacobians:
     """The Jacobians at the stages of implicit steps by their entries at the places of one pattern.
     `entries`: (steps, stages, places), in the order of a matrix by rows."""
 
-    def __init__(self, entries: Any, pattern: Any):
+    def __init__(self, entries, pattern):
         self.entries, self.pattern = entries, pattern
         self.places: Any = None  # of the entries of all stages of a step
         self.shape = (*entries.shape[:2], *pattern.shape)
@@ -98,7 +98,7 @@ class SparseJacobians:
         return np.stack([stage_products(self.of_step(k, back), x) for k, x in zip(some, X, strict=True)])
 
 
-def stage_products(J: Any, X: Any) -> Any:
+def stage_products(J, X):
     """J X for the stages of one step; J is an array, or a sparse matrix of all stages."""
     if sparse.issparse(J):
         return (J @ X.reshape(-1, X.shape[-1])).reshape(X.shape)
@@ -108,7 +108,7 @@ def stage_products(J: Any, X: Any) -> Any:
 class InfiniteJacobians:
     """Jacobians with infinite elements, as of a root at zero. A zero tangent stays zero through them."""
 
-    def __init__(self, J: Any):
+    def __init__(self, J):
         self.J, self.shape = J, J.shape
 
     def products(self, at: slice, stages: slice, X, back: bool):
@@ -125,7 +125,7 @@ def products(J, at: slice, stages: slice, X, back: bool = False):
     return np.matmul(J.mT if back else J, X)
 
 
-def inverses(A: Any, J: Any) -> Any:
+def inverses(A, J):
     """(1 - h A J)^-1 for each step; the stages are one vector."""
     steps, s, n = J.shape[:3]
     matrix = -np.einsum("kij,kiab->kiajb", A, J).reshape(steps, s * n, s * n)
@@ -144,7 +144,7 @@ KEPT = 1 << 25  # numbers in the factors that are kept
 class Factors:
     """A matrix of n rows, dense or sparse, by its factors."""
 
-    def __init__(self, matrix: Any):
+    def __init__(self, matrix):
         self.complex, self.sparse = matrix.dtype.kind == "c", sparse.issparse(matrix)
         try:
             self.lu: Any = factors_of(matrix) if self.sparse else lu_factor(matrix)
@@ -167,7 +167,7 @@ class StageFactors:
     """An approximation of (1 - h A J)^-1 for one step of many states. With one Jacobian for all stages the
     stages come apart, by the eigenvectors of A."""
 
-    def __init__(self, A: Any, J: Any):
+    def __init__(self, A, J):
         values, self.vectors = np.linalg.eig(A)
         self.inverse = np.linalg.inv(self.vectors)
         one = sparse.eye_array(J.shape[0]) if sparse.issparse(J) else np.eye(J.shape[0])
@@ -195,7 +195,7 @@ class RefinedSteps:
     """(1 - h A J)^-1 for each step of many states, by refinement with the factors of this step, or of the
     one before where these do as well."""
 
-    def __init__(self, A: Any, J: Any):
+    def __init__(self, A, J):
         self.A, self.J = A, J
         self.used: dict = {}  # step: the factors that have served
         self.last: Any = None
@@ -256,7 +256,7 @@ class RefinedSteps:
         return Factors(matrix).solve(c.reshape(-1, c.shape[2]), False).reshape(c.shape)
 
 
-def combined_stages(A: Any, x: Any) -> Any:
+def combined_stages(A, x):
     """A x, where x has the shape (stages, n, directions)."""
     return np.matmul(A, x.reshape(len(x), -1)).reshape(x.shape)
 
@@ -265,7 +265,7 @@ def singular_step() -> ConvergenceError:
     return ConvergenceError("scipy.integrate.solve_ivp: the derivative of an implicit step is singular")
 
 
-def banded(maps: Any) -> Any:
+def banded(maps):
     """The matrix of y[k + 1] - maps[k] y[k] = d[k], all steps in one vector, by its diagonals for LAPACK."""
     steps, n = maps.shape[:2]
     bands, (a, b) = np.zeros((2 * n, steps + 1, n)), np.indices((n, n))
@@ -288,7 +288,7 @@ class LinearSteps:
     solved: Any
     transposed: Any
 
-    def forward(self, z: Any) -> Any:
+    def forward(self, z):
         z = np.asarray(z, float)
         out = np.zeros((*z.shape[:-1], self.results))
         if z.any():
@@ -296,7 +296,7 @@ class LinearSteps:
             out[...] = np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(out.shape)
         return out
 
-    def backward(self, g: Any) -> Any:
+    def backward(self, g):
         g = np.asarray(g, float)
         found = self.transposed(g.reshape(-1, self.results).T)
         return np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(*g.shape[:-1], self.size)

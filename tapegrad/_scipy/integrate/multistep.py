@@ -18,7 +18,7 @@ GAMMA = np.append(0.0, np.cumsum(1 / np.arange(1, HIGHEST_ORDER + 1)))
 ALPHA = (1 - KAPPA) * GAMMA
 
 
-def rescaling(factor: Any) -> Any:
+def rescaling(factor):
     """Return the matrix that makes differences of points `factor` times as far apart.
 
     The first rows and columns are that of a lower order."""
@@ -30,7 +30,7 @@ def rescaling(factor: Any) -> Any:
     return np.array(units).T @ traced_np.stack(rows, 1)
 
 
-def interpolation(s: Any) -> Any:
+def interpolation(s):
     """Return the weights of the differences at a time so many steps after the last point."""
     found = [s]
     for k in range(1, HIGHEST_ORDER):
@@ -57,7 +57,7 @@ class MultistepSteps(NamedTuple):
     def stages(self, states, K, at: slice):
         return states[at, None]
 
-    def weights(self, at: Any, x: Any) -> Any:
+    def weights(self, at, x):
         """Return the weights of the differences of steps, from the first on, at shares x of the steps."""
         powers = interpolation((x - 1.0) * (np.diff(self.ends) / self.sizes)[at])
         return powers.T * (self.orders[:, None] >= np.arange(1, HIGHEST_ORDER + 1))[at]

@@ -247,7 +247,7 @@ class RadauSteps(ImplicitSteps):
         return c.state + self.interpolated([c.Z[i] for i in STAGES], x)
 
 
-def predicted(size: Any, last_size: Any, error: Any, last_error: Any) -> Any:
+def predicted(size, last_size, error, last_error):
     """Return a factor for the size, by the errors of this step and of the one before."""
     known = (last_error >= 0.0) & (error != 0.0)
     safe = np.where(error == 0.0, 1.0, error)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as plain_np
@@ -39,7 +38,7 @@ EVALUATIONS: WeakKeyDictionary = WeakKeyDictionary()
 LARGER = 8  # states that double what an evaluation and its derivative take
 
 
-def code_key(fun: Any) -> Any:
+def code_key(fun):
     return getattr(fun, "__code__", type(fun))
 
 
@@ -53,7 +52,7 @@ def count_evaluations(fun, count: int, states: int) -> None:
     EVALUATIONS[code] = evaluations_of(code) + count * (1 + states / LARGER)
 
 
-def real_parts(y: Any) -> Any:
+def real_parts(y):
     """Complex states as twice as many real ones."""
     return np.concatenate([np.real(y), np.imag(y)], -1)
 
@@ -62,7 +61,7 @@ def all_real(*ys) -> list:
     return [real_parts(y) if y.dtype.kind == "c" else y for y in ys]
 
 
-def complex_states(y: Any) -> Any:
+def complex_states(y):
     n = shape(y)[-1] // 2
     return y[..., :n] + 1j * y[..., n:]
 
@@ -82,14 +81,14 @@ class RightSide:
         """Return this with another function."""
         return RightSide(f, self.mixed, self.vectorized, self.in_order)
 
-    def point(self, t: Any, y: Any) -> Any:
+    def point(self, t, y):
         y = complex_states(y) if self.mixed else y
         slope = np.reshape(as_float_array(self.f(t, np.reshape(y, (-1, 1)) if self.vectorized else y)), -1)
         if shape(slope) != shape(y):  # SciPy's explicit methods take one number for all states
             slope = np.broadcast_to(slope, shape(y))
         return real_parts(slope) if self.mixed else slope
 
-    def __call__(self, T: Any, Y: Any) -> Any:
+    def __call__(self, T, Y):
         """(points,), (points, n) -> (points, n)"""
         parts: list = []
         self.extend(parts, T, Y)
@@ -109,7 +108,7 @@ class RightSide:
             for part in (slice(0, count // 2), slice(count // 2, count)):
                 self.extend(parts, T[part], Y[part])
 
-    def pattern(self, t: Any, y: Any) -> Any:
+    def pattern(self, t, y):
         """Return the places of the entries of df / dy, if they are few; else None."""
         known, sparsity = heard(), load("tapegrad.sparse")
         try:

@@ -68,7 +68,7 @@ class StageSlope(PickledByCall):
     def __del__(self):
         at_the_end_of(self, "first")  # as of a Call
 
-    def __call__(self, y: Any, t: Any, *values: Any) -> Any:
+    def __call__(self, y, t, *values):
         shadow = Rebind(self.functions, [], self.first, values)
         with shadow as ((f,), _):
             slope = out_of(self.right.of(f).point(t, y))
@@ -229,7 +229,7 @@ class StageSweep:
             return None
 
         def by_stack(f: Callable, like) -> Callable:
-            def run(z: Any) -> Any:
+            def run(z):
                 flat, many = z.reshape(-1, z.shape[-1]) if z.ndim > 1 else z, z.ndim > 1
                 # arrays stay plain
                 with changed(depth=0, compared=set()), self.slope.recordings(self.moving):

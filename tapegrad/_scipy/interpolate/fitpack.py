@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
@@ -66,7 +65,7 @@ def arrays_of(tck, *more) -> tuple:
 def componentwise(at: int):
     """Of a curve, whose coefficients are a list, for each of its components.  `at`: which argument is it?"""
 
-    def declare(rule: Any) -> Any:
+    def declare(rule):
         @functools.wraps(rule)
         def run(*args, **settings):
             t, c, k = args[at]
@@ -157,20 +156,20 @@ def fitted(theirs, x, y, w, ends: list, k: int, s, t) -> tuple:
     return spline.t, spline.c
 
 
-def fitted_by_library(constructor: Any) -> Any:
+def fitted_by_library(constructor):
     signature = inspect.signature(constructor)
 
     def __init__(self, *args, **kwargs):
-        given = signature.bind(self, *args, **kwargs)
-        given.apply_defaults()
-        _, x, y, *_ = args = list(given.arguments.values())
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        x, y, *_ = values = list(bound.arguments.values())[1:]
         there, theirs = on_a_device((x, y)), type(self)._theirs
         theirs = getattr(load("cupyx.scipy.interpolate"), theirs.__name__) if there else theirs
-        if not holds_tracked(args[1:]):
-            real = at_users_line(theirs, *plain_argument(args[1:]))
+        if not holds_tracked(values):
+            real = at_users_line(theirs, *plain_argument(values))
             vars(self).update(_eval_args=real._eval_args, _data=real._data, ext=real.ext)
             return
-        given = {"s": 0, "t": None, **given.arguments}
+        given = {"s": 0, "t": None, **bound.arguments}
         w, ends, k, s = given["w"], list(given["bbox"]), given["k"], given["s"]
         x, y, w, _, self.ext = self.validate_input(x, y, w, ends, k, s, given["ext"], given["check_finite"])
         t, c = (device_rule(fitted) if there else fitted)(theirs, x, y, w, ends, k, s, given["t"])

@@ -2,7 +2,6 @@
 
 import inspect
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
@@ -92,10 +91,10 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
         self._splines: dict = {}
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return cls([shadow(p) for p in x.grid], shadow(x.values), x.method, x.bounds_error, x.fill_value)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self._real()(
             plain_argument(self.grid),
             plain_argument(self.values),
@@ -202,14 +201,14 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
         )
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = object.__new__(RectBivariateSpline)
         tx, ty, c = x.tck
         new.degrees = kx, ky = x.degrees
         new.tx, new.ty, new.c = shadow(tx), shadow(ty), shadow(c.reshape(len(tx) - kx - 1, len(ty) - ky - 1))
         return new
 
-    def _plain(self) -> Any:
+    def _plain(self):
         tck = plain_argument(self.tx), plain_argument(self.ty), plain_np.ravel(plain_argument(self.c))
         return itp.BivariateSpline._from_tck((*tck, *self.degrees))
 
@@ -224,8 +223,8 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
             y = np.reshape(q[None, :] + np.zeros((shape(p)[0], 1)), -1)
             return np.reshape(self._at(x, y, dx, dy), (shape(p)[0], shape(q)[0]))
         to = plain_np.broadcast_shapes(shape(x), shape(y))
-        flat = [np.reshape(np.broadcast_to(v, to), -1) for v in (x, y)]
-        return np.reshape(self._at(*flat, dx, dy), to)
+        x, y = [np.reshape(np.broadcast_to(v, to), -1) for v in (x, y)]
+        return np.reshape(self._at(x, y, dx, dy), to)
 
     def ev(self, xi, yi, dx=0, dy=0):
         return self(xi, yi, dx, dy, grid=False)
@@ -302,7 +301,7 @@ class SphereSpline(RectBivariateSpline):
             )
         self.c = np.reshape(c, (len(self.tx) - kx - 1, len(self.ty) - ky - 1))
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return RectBivariateSpline._plain(self)
 
     def __call__(self, theta, phi, dtheta=0, dphi=0, grid=True):
@@ -344,10 +343,10 @@ class NdBSpline(Interpolant, metaclass=CarrierType):
         self.extrapolate = True if extrapolate is None else bool(extrapolate)
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return cls([shadow(v) for v in x.t], shadow(x.c), x.k, extrapolate=x.extrapolate)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return itp.NdBSpline(
             plain_argument(self.t), plain_argument(self.c), self.k, extrapolate=self.extrapolate
         )

@@ -51,7 +51,7 @@ FOLLOWED = Follower(
 )
 
 
-def dtype_like(*xs: Any) -> Any:
+def dtype_like(*xs):
     return next((x for x in xs if holds_tracked(x)), next((x for x in xs if on_a_device((x,))), None))
 
 
@@ -75,7 +75,7 @@ class Interpolant(Carrier):
             return
 
         @functools.wraps(own)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(self, *args, **kwargs):
             if "c" in map(kind_of, (*args, *kwargs.values())):
                 raise lost_imaginary_part(type(self)._theirs.__name__)
             return own(self, *args, **kwargs)
@@ -85,14 +85,14 @@ class Interpolant(Carrier):
     def _tracked(self) -> bool:
         return holds_tracked(*[getattr(self, n) for n in self.names])
 
-    def _plain(self) -> Any:
+    def _plain(self):
         raise NotImplementedError
 
     def _answers(self, *xs) -> bool:
         """Does SciPy's own object answer, since nothing is tracked and all lies on the host?"""
         return not holds_tracked(xs) and not self._tracked() and not on_a_device((xs, vars(self)))
 
-    def _real(self, theirs: Any = None) -> Any:
+    def _real(self, theirs=None):
         """The class of SciPy's, or of CuPy's of that name, for an object over these arrays."""
         theirs = theirs or type(self)._theirs
         return (
@@ -122,7 +122,7 @@ class ConstructedObject(FollowedObject):
 
     _parts: tuple[str, ...]
 
-    def _plain(self) -> Any:
+    def _plain(self):
         parts = plain_argument([getattr(self, name) for name in self._parts])
         theirs = type(self)._theirs
         if on_a_device(parts):
@@ -130,11 +130,11 @@ class ConstructedObject(FollowedObject):
         return theirs.construct_fast(*parts)
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return cls._made(*[shadow(getattr(x, name)) for name in cls._parts])
 
     @classmethod
-    def _made(cls, *parts: Any) -> Any:
+    def _made(cls, *parts):
         there = on_a_device(parts) and cls.__dict__.get("_on_device")
         kind: Any = there() if there else cls
         return kind.construct_fast(*parts)
@@ -188,7 +188,7 @@ def power_sum(c, s, nu: int):
     return y if len(terms) > 1 else y + 0.0 * s
 
 
-def bernstein_sum(c: Any, s: Any) -> Any:
+def bernstein_sum(c, s):
     degree = shape(c)[0] - 1
     return sum([c[k] * math.comb(degree, k) * s**k * (1 - s) ** (degree - k) for k in range(degree + 1)])
 
@@ -273,7 +273,7 @@ def real_roots(c, x, y, discontinuity: bool, extrapolate: bool) -> list:
     return roots
 
 
-def of_slopes(constructor: Any) -> Any:
+def of_slopes(constructor):
     """A cubic with these slopes.  What SciPy's other classes give it has been checked."""
 
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
@@ -381,7 +381,7 @@ class KnotObject(ConstructedObject):
     _parts = "t", "c", "k", "extrapolate", "axis"
 
 
-def by_real_parts(evaluate: Any) -> Any:
+def by_real_parts(evaluate):
     """A spline with complex coefficients is the sum of two.  (SciPy takes their memory as real numbers.)"""
 
     def __call__(self, x, nu=0, extrapolate=None):
@@ -425,12 +425,12 @@ def fit_interpolant(kind: str, x, y, settings: tuple = ()):
     return np.moveaxis(found, -1, 0) if ndim(y) > 1 else found
 
 
-def by_rows(f: Any) -> Any:
+def by_rows(f):
     """f of one row, of each."""
     return lambda y: plain_np.array([f(row) for row in y.reshape(-1, y.shape[-1])]).reshape(*y.shape[:-1], -1)
 
 
-def closed(y: Any) -> Any:
+def closed(y):
     """The last datum is the first."""
     return plain_np.concatenate([y[..., :-1], y[..., :1]], -1)
 

@@ -3,7 +3,6 @@
 A kernel is a function of the squared distance, which has derivatives where the distance is 0."""
 
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
@@ -18,7 +17,7 @@ from ..namespaces import constant_like
 from .piecewise import FOLLOWED, follow_class
 
 
-def root(r2: Any) -> Any:
+def root(r2):
     """The distance, with the derivative 0 where it is 0."""
     zero = primal_of(r2) == 0
     return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, r2)))
@@ -41,7 +40,7 @@ def kernel_matrix(x, y, kernel: str, epsilon):
     return KERNELS[kernel](np.sum(r * r, -1))
 
 
-def polynomial_matrix(x: Any, powers: Any) -> Any:
+def polynomial_matrix(x, powers):
     one = 1.0 + 0.0 * x[:, 0]
     columns = [math.prod([x[:, i] ** k for i, k in enumerate(p) if k], start=one) for p in powers.tolist()]
     return np.stack(columns, -1) if columns else x[:, :0]

@@ -21,7 +21,7 @@ from .splines import collocation
 SMOOTHING_NEWTON_ROUNDS = 3  # of Newton's method: each has the derivatives of one order more
 
 
-def knots_among(t: Any, x: Any) -> Any:
+def knots_among(t, x):
     """The knots as functions of the nodes, or of the middles between two, on which they lie."""
     if not holds_tracked(x):
         return t
@@ -55,14 +55,14 @@ def smoothed(x, y, w, t, k: int, c, s=None) -> tuple:
     return T, np.reshape(with_derivative_of(c, found), (n, *shape(y)[1:]))
 
 
-def penalised(G: Any, Y: Any, D: Any, c: Any, s: Any) -> Any:
+def penalised(G, Y, D, c, s):
     A, R, P = G.T @ G, G.T @ Y, D.T @ D
 
-    def squares(c: Any) -> Any:
+    def squares(c):
         d = G @ c - Y
         return np.sum(d * d)
 
-    def solution(q: Any) -> Any:
+    def solution(q):
         return np.linalg.solve(A + q * P, R)
 
     size = float(bare(squares(c)))

@@ -1,7 +1,5 @@
 """Splines of one variable through data: by the data, by the nodes where they are smooth, and by the point."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.interpolate as itp
 
@@ -166,14 +164,14 @@ def newton_coefficients(xi, yi) -> list:
     return top
 
 
-def newton_form(xi: Any, c: Any, x: Any) -> Any:
+def newton_form(xi, c, x):
     y = c[-1] + 0.0 * x[:, None]
     for k in range(len(c) - 2, -1, -1):
         y = y * (x - xi[k])[:, None] + c[k]
     return y
 
 
-def by_differences(constructor: Any) -> Any:
+def by_differences(constructor):
     """SciPy writes one coefficient after the other."""
 
     def __init__(self, xi, yi, axis=0):
@@ -194,7 +192,7 @@ def by_differences(constructor: Any) -> Any:
     return __init__
 
 
-def with_weights(constructor: Any) -> Any:
+def with_weights(constructor):
     """SciPy multiplies in a random order."""
 
     def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
@@ -212,7 +210,7 @@ def with_weights(constructor: Any) -> Any:
     return __init__
 
 
-def without_poles(_: Any) -> Any:
+def without_poles(_):
     """SciPy divides by the distances to the nodes, which has no derivative at a node. Here each weight is
     multiplied by the distances to the other nodes instead. Both are stable for many nodes."""
 
@@ -228,7 +226,7 @@ def without_poles(_: Any) -> Any:
     return _evaluate
 
 
-def filled_outside(_: Any) -> Any:
+def filled_outside(_):
     """(SciPy writes by masks, which differ between the samples of a batch.)"""
 
     def _evaluate(self, x):

@@ -5,7 +5,6 @@ Each takes what SciPy passes: a mode as a number, a neighbourhood of all axes, a
 import functools
 import itertools
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.ndimage as ndi
@@ -52,10 +51,10 @@ def on_any_library(name: str, a):
     return variable(a) if is_array(a) and xp_of(a) is not plain_np else a
 
 
-def fourier_output(theirs: Any) -> Any:
+def fourier_output(theirs):
     """SciPy's function that makes the result of a filter of frequencies, in the library of x."""
 
-    def made(output: Any, x: Any) -> Any:
+    def made(output, x):
         if output is not None and not isinstance(output, (type, plain_np.dtype)):
             return output_for(output, x)
         return variable(xp(x).zeros(x.shape, theirs(output, plain_np.zeros((), dtype(x))).dtype))
@@ -66,16 +65,16 @@ def fourier_output(theirs: Any) -> Any:
 class ImageFollower(Follower):
     """Follows code that computes by the rules below alone: its arrays may be of any library."""
 
-    def function(self, f: Any) -> Any:
+    def function(self, f):
         if f.__module__ == MEASUREMENTS:
             return super().function(f)
         followed = self.rebuilt(f)
 
         @functools.wraps(followed)
         def run(*args, **kwargs):
-            args = [on_any_library(*given) for given in zip(f.__code__.co_varnames, args, strict=False)]
+            given = [on_any_library(*pair) for pair in zip(f.__code__.co_varnames, args, strict=False)]
             kwargs = {name: on_any_library(name, a) for name, a in kwargs.items()}
-            return at_users_line(followed, *args, **kwargs)
+            return at_users_line(followed, *given, **kwargs)
 
         return run
 
@@ -95,7 +94,7 @@ PAD = ("edge", "wrap", "symmetric", "reflect", "constant", "wrap", "constant")
 def fills(position: int):
     """A rule that returns what SciPy's function stores in the argument `position`."""
 
-    def declared(rule: Any) -> Any:
+    def declared(rule):
         def run(*args):
             given = [*args[:position], *args[position + 1 :]]
             store(args[position], rule(*given))
@@ -257,7 +256,7 @@ def fourier_shift(x, shift, n, axis):
 class SplineFilter(SettingsFunction):
     """The coefficients along the last axis."""
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return self.on(x)(x, **self.settings, axis=-1, output=x.dtype)
 
 

@@ -3,7 +3,6 @@
 Equal elements share a derivative, as in `numpy.max`; SciPy's code would pick one of them."""
 
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.ndimage as ndi
@@ -26,7 +25,7 @@ def regions_of(x, labels, index) -> tuple:
     return [plain_np.flatnonzero(labels == i) for i in index.reshape(-1)], index.shape
 
 
-def element_rule(f: Any) -> Any:
+def element_rule(f):
     def run(input, labels=None, index=None):
         x = as_float_array(input)
         regions, to = regions_of(x, labels, index)

@@ -40,29 +40,29 @@ OPTIMIZE = SciPyNamespace(opt)
 OPTIMIZE.searches = OPTIMIZE.by_steps
 
 
-def float_array_of(y: Any) -> Any:
+def float_array_of(y):
     return as_float_array(y) if isinstance(y, (list, tuple)) or is_table(y) else y
 
 
-def first(y: Any) -> Any:
+def first(y):
     return as_number(y[0])
 
 
-def leading_number(y: Any) -> Any:
+def leading_number(y):
     """The value of a function that may give its derivatives beside it."""
     return as_number(y[0] if isinstance(y, tuple) else y)
 
 
-def as_number(y: Any) -> Any:
+def as_number(y):
     y = float_array_of(y)
     return y if shape(y) == () else np.reshape(y, ())
 
 
-def vector_of(y: Any) -> Any:
+def vector_of(y):
     return np.atleast_1d(float_array_of(y))
 
 
-def half_squares(y: Any) -> Any:
+def half_squares(y):
     y = float_array_of(y)
     return 0.5 * np.sum(y * y)
 
@@ -102,7 +102,7 @@ class Equations:
         return R(x), bare(A)
 
 
-def largest(v: Any) -> Any:
+def largest(v):
     return np.max(abs(v), initial=0.0) if ndim(v) else abs(v)
 
 

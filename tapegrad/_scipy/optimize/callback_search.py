@@ -32,7 +32,7 @@ class ComposedFunction:
     def __init__(self, make: Callable, *functions):
         self.make, self.functions, self.run = make, functions, make(*functions)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args):
         return self.run(*args)
 
 
@@ -54,7 +54,7 @@ class SearchTrace(Trace):
         around = [s for s in OPEN.shadows if not isinstance(s, Rebind)] or OPEN.shadows
         around[-1].ending += (self,)
 
-    def watch(self, x: Any) -> Any:
+    def watch(self, x):
         """A copy: SciPy may go on in the same memory."""
         kind = getattr(x, "dtype", None)
         if type(x) is float or (kind is not None and kind.kind in "fc"):
@@ -73,7 +73,7 @@ class SearchTrace(Trace):
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         return tuple([variable(o, self, 0) for o in out]) if type(out) is tuple else variable(out, self, 0)
 
-    def loss(self) -> Any:
+    def loss(self):
         if not self.lost:
             return None
         return functools.partial(
@@ -105,7 +105,7 @@ class Search:
         self.name, self.moves, self.by_args, self.fixed = name, moves, holds_tracked(*args), fixed
         self.trace: Any = None
 
-    def point(self, x: Any) -> Any:
+    def point(self, x):
         if self.fixed or not ((self.moves or OPEN.of_one) and OPEN.shadows):
             # SciPy may go on in the same memory
             return x.copy() if isinstance(x, np.ndarray) and OPEN.shadows else x
@@ -113,7 +113,7 @@ class Search:
             self.trace = SearchTrace(self.name)
         return self.trace.watch(x)
 
-    def below(self, y: Any) -> Any:
+    def below(self, y):
         """y without the trace of the points."""
         if not isinstance(y, Variable):
             return y
@@ -162,7 +162,7 @@ class PlainCallback:
         functools.update_wrapper(self, f, updated=())
         self.f, self.shadow, self.known, self.tracked = f, shadow, known, False
 
-    def __call__(self, *args: Any, **settings: Any) -> Any:
+    def __call__(self, *args, **settings):
         y = self.f(*args, **settings)
         if not self.known:
             self.known = True
@@ -234,7 +234,7 @@ class SearchInstruction(Call):
         for shadow, _ in getattr(self, "idle", ()):
             at_the_end_of_an_object(forgotten, shadow)
 
-    def result(self) -> Any:
+    def result(self):
         primitive = Primitive(self.name, self.numbers)
         primitive.external = True
         _, found = with_all(self.first, lambda values: bind(primitive, values, {}))

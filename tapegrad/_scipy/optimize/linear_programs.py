@@ -1,8 +1,6 @@
 """scipy.optimize: linear programs, whose solution stays at a corner: there as many constraints hold as there
 are unknowns, and the solution is that of these equations.  Of an assignment only the costs move."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.optimize as opt
 
@@ -17,7 +15,7 @@ ACTIVE_TOLERANCE = 1e-8  # how near to its limit a constraint is held
 class Corner:
     """The constraints that hold at x, as rows of equations."""
 
-    def __init__(self, x: Any):
+    def __init__(self, x):
         self.x = x
         self.rows: list = []
         self.rights: list = []

@@ -1,7 +1,5 @@
 """scipy.signal: convolutions, filters, resampling."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.fft
 import scipy.signal as sig
@@ -124,7 +122,7 @@ def oaconvolve(in1, in2, mode="full", axes=None):
     return convolve_axes(in1, in2, mode, axes, "scipy.signal.oaconvolve")
 
 
-def reversed_conj(x: Any) -> Any:
+def reversed_conj(x):
     y = x[(slice(None, None, -1),) * ndim(x)]
     return np.conj(y) if dtype(y).kind == "c" else y
 
@@ -220,7 +218,7 @@ def lfilter(b, a, x, axis=-1, zi=None):
     return back(y), back(final)
 
 
-def filter_state(b: Any, a: Any, zi: Any) -> Any:
+def filter_state(b, a, zi):
     """The state after these inputs and outputs: z[i] = sum_j b[i + 1 + j] x[-1 - j] - a[i + 1 + j] y[-1 -
     j]."""
     m, n = shape(b)[0] - 1, shape(a)[0] - 1
@@ -375,7 +373,7 @@ class Upfirdn(SettingsFunction):
     def __init__(self, h, up: int, down: int, mode: str):
         super().__init__(sig.upfirdn, h=plain_np.asarray(h), up=up, down=down, mode=mode)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return sig.upfirdn(
             self.settings["h"], x, self.settings["up"], self.settings["down"], -1, self.settings["mode"]
         )

@@ -1,7 +1,5 @@
 """scipy.signal: peaks.  Their places are constant, their heights and widths are not."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.signal as sig
 
@@ -37,7 +35,7 @@ def find_peaks(
     return peaks, found
 
 
-def base_of(x: Any, left: Any, right: Any) -> Any:
+def base_of(x, left, right):
     return np.maximum(np.take(x, left), np.take(x, right))
 
 

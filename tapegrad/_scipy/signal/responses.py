@@ -1,7 +1,6 @@
 """scipy.signal: functions of which SciPy's code takes many small steps on arrays."""
 
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.signal as sig
@@ -22,7 +21,7 @@ def powers(w, n: int):
     return np.exp(-1j * np.reshape(w, (-1, 1)) * plain_np.arange(n))
 
 
-def response(c: Any, w: Any) -> Any:
+def response(c, w):
     P = powers(w, shape(c)[0])
     return (P if holds_tracked(w) else constant_like(P, c)) @ c
 
@@ -87,7 +86,7 @@ def sos2tf(sos):
     return b, a
 
 
-def evaluated(weights: Any) -> Any:
+def evaluated(weights):
     """The spline with these weights of the neighbours, the samples mirrored at the ends."""
 
     def run(cj, newx, dx=1.0, x0=0):

@@ -1,7 +1,6 @@
 """scipy.signal: coefficients of splines through equidistant samples, which compiled code computes."""
 
 import inspect
-from typing import Any
 
 import numpy as plain_np
 import scipy.signal as sig
@@ -20,7 +19,7 @@ class Spline:
     def __init__(self, f, to: tuple, *settings):
         self.f, self.to, self.settings = f, to, settings
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         # SciPy's compiled code takes an array for contiguous that is not
         flat = plain_np.ascontiguousarray(x).reshape(-1, x.shape[-1])
         rows = [self.f(row.reshape(self.to), *self.settings).reshape(-1) for row in flat]

@@ -3,7 +3,6 @@ vector."""
 
 import inspect
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.sparse as sps
@@ -94,7 +93,7 @@ def inv(A):
 SOLVED_RESIDUAL = 1e-10
 
 
-def least_squares(f: Any) -> Any:
+def least_squares(f):
     name = f"scipy.sparse.linalg.{f.__name__}"
 
     def run(A, b, damp=0.0, *rest, **settings):

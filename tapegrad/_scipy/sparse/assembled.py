@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-from typing import Any
 
 import numpy as plain_np
 import scipy.sparse as sps
@@ -35,7 +34,7 @@ def stack_values(parts: list) -> tuple:
     return np.concatenate(device_concatenator(*values)), places
 
 
-def moving_rule(f: Any) -> Any:
+def moving_rule(f):
     """f only moves the elements of the matrices, lists of matrices and dense blocks that it gets."""
 
     signature = inspect.signature(f)

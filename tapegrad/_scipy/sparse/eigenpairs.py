@@ -4,8 +4,6 @@ them.
 A pair is a solution of A v = w B v that is as long as SciPy's; each of Newton's steps from there is one
 linear system, whose matrix is that of the equations, and gives the derivatives of one order more."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.sparse as sps
 import scipy.sparse.linalg as sla
@@ -56,7 +54,7 @@ def check_matrices(A, B, name: str, symmetric: bool) -> tuple:
     return ((A + A.T) * 0.5, B if B is None else (B + B.T) * 0.5) if symmetric else (A, B)
 
 
-def plain_matrix(B: Any) -> Any:
+def plain_matrix(B):
     return None if B is None else B._plain()
 
 

@@ -120,18 +120,18 @@ class SuperLU(Carrier, metaclass=CarrierType):
 
     _theirs = sla.SuperLU
 
-    def __init__(self, A: Any = None, real: Any = None, **settings: Any):
+    def __init__(self, A=None, real=None, **settings):
         self._A: Any = None if A is None else A.copy()
         self._real, self._settings = real, settings
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return cls(real=x)
 
     def _tracked(self) -> bool:
         return self._A is not None and holds_tracked(self._A)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return sla.splu(self._A._plain().tocsc(), **self._settings) if self._real is None else self._real
 
     def __getattr__(self, name: str):
@@ -204,7 +204,7 @@ def factorized(A):
     return SuperLU(operator_matrix(A, "scipy.sparse.linalg.factorized")).solve
 
 
-def iterative(f: Any) -> Any:
+def iterative(f):
     """The solution that SciPy's iteration gives, with the derivative of the exact one."""
     name = f"scipy.sparse.linalg.{f.__name__}"
 

@@ -82,7 +82,7 @@ class TrackedMatrix(Carrier):
     __array_ufunc__ = None
 
     @classmethod
-    def _of_places(cls, values: Any, places: Any, zeros: Any) -> Any:
+    def _of_places(cls, values, places, zeros):
         raise NotImplementedError
 
     def _as_sparse(self) -> "SparseMatrix":
@@ -142,7 +142,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         return of_places(values, cls._theirs((count, *where), shape=to))
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return from_scipy(x, shadow)
 
     # --- what it is ---
@@ -196,14 +196,14 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
     def __iter__(self):
         return iter([self[k] for k in range(self.shape[0])])
 
-    def _told(self) -> Any:
+    def _told(self):
         self._check_zeros()
         return self._places
 
     def _tracked(self) -> bool:
         return holds_tracked(self._values)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         real = self._places.copy()
         data = plain_argument(self._values) if not self._tracked() else bare(self._values)
         if is_array(data) and xp_of(data) is not plain_np:
@@ -228,7 +228,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
             self._replace(values, places)
         return values, places, found
 
-    def _moved(self, run: Any) -> Any:
+    def _moved(self, run):
         """The matrix to which `run`, SciPy's function, moves the elements, or one of its elements."""
         values, places, found = self._asked(run)
         if found is places:
@@ -276,7 +276,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         run = lambda A: getattr(A, name)(*args, **kwargs)
         return self._moved(run) if name in KEEPS_DUPLICATES[self.format] else self._single_moved(run)
 
-    def _single_moved(self, run: Any) -> Any:
+    def _single_moved(self, run):
         one = self._merged()
         if one is not self:
             self._asked(run)
@@ -363,14 +363,14 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         return self._single_moved(lambda A: A[plain_argument(at)])
 
     @classmethod
-    def _of_places(cls, values: Any, places: Any, zeros: Any) -> Any:
+    def _of_places(cls, values, places, zeros):
         at = places.data.reshape(-1)
         if not is_counted(at, shape(values)[0]):
             values, places = element_or_zero(values, at), with_counted(places)
         return cls._of_counted(values, places, zeros)
 
     @classmethod
-    def _of_counted(cls, values: Any, places: Any, zeros: Any) -> Any:
+    def _of_counted(cls, values, places, zeros):
         new = object.__new__(cls)
         new._values, new._places, new._seen, new._zeros, new._single = values, places, None, zeros, None
         return new
@@ -598,7 +598,7 @@ def values_and_places(value, count: int, kind, call: str) -> tuple:
     return np.reshape(value, -1), places if places.ndim else float(places)
 
 
-def of_places(values: Any, places: Any, zeros: Any = None) -> Any:
+def of_places(values, places, zeros=None):
     """Of a vector of values and SciPy's matrix of places. `zeros`: the values at `eliminate_zeros`."""
     return FACES[type(places)]._of_places(values, places, zeros)
 
@@ -637,7 +637,7 @@ def sparse(x) -> SparseMatrix:
     return x._as_sparse() if isinstance(x, TrackedMatrix) else from_scipy(x)
 
 
-def beside(other: Any, dense: Any) -> Any:
+def beside(other, dense):
     """A dense result of `other`, a `numpy.matrix` if SciPy gives one, in code that is followed."""
     if not OPEN.shadows or xp_of(primal_of(dense)) is not plain_np:
         return dense

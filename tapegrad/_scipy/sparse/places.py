@@ -2,7 +2,6 @@
 functions do to them."""
 
 import copy
-from typing import Any
 
 import numpy as plain_np
 import scipy.sparse as sps
@@ -45,7 +44,7 @@ ARRAYS = {
 }
 
 
-def element_or_zero(values: Any, at: Any) -> Any:
+def element_or_zero(values, at):
     """values[at - 1], 0 where at is 0."""
     at = plain_np.asarray(at)
     at = at.astype(int)
@@ -62,21 +61,21 @@ def is_counted(places, size: int | None = None) -> bool:
     return right and bool((places.reshape(-1) == plain_np.arange(1, 1 + places.size)).all())
 
 
-def with_counted(places: Any) -> Any:
+def with_counted(places):
     """A matrix of the same form, whose elements are counted in the order of its data."""
     new = copy.copy(places)  # the arrays of indices are the same
     new.data = plain_np.arange(1.0, 1 + places.data.size).reshape(places.data.shape)
     return new
 
 
-def with_ones(places: Any) -> Any:
+def with_ones(places):
     """A matrix of the same form, whose elements are 1."""
     new = copy.copy(places)
     new.data = plain_np.ones(places.data.shape)
     return new
 
 
-def in_order_of(like: Any, places: Any) -> Any:
+def in_order_of(like, places):
     """`places`, sorted, with its elements in the order in which `like` has them."""
     if like.format != places.format or like.nnz != places.nnz or like.has_sorted_indices:
         return places
@@ -87,13 +86,13 @@ def in_order_of(like: Any, places: Any) -> Any:
     return type(places)((data, like.indices, like.indptr), shape=places.shape)
 
 
-def changed_copy(A: Any, change: Any, value: Any) -> Any:
+def changed_copy(A, change, value):
     A = A.copy()
     change(A, value)
     return A
 
 
-def host_matrix(x: Any) -> Any:
+def host_matrix(x):
     if isinstance(x, (tuple, list)):
         return type(x)([host_matrix(v) for v in x])
     return x if not is_array(x) or xp_of(x) is plain_np else x.get()
@@ -103,7 +102,7 @@ def is_device_matrix(x) -> bool:
     return type(x).__module__.startswith("cupyx.")
 
 
-def device_matrix(places: Any, data: Any) -> Any:
+def device_matrix(places, data):
     """CuPy's matrix of these values."""
     library, at = xp_of(data), places.data.astype(int) - 1
     where = [library.asarray(getattr(places, name)) for name in ARRAYS[places.format]]
@@ -129,7 +128,7 @@ def merging(places) -> tuple | None:
     return coo.data, sums, made.asformat(places.format)
 
 
-def first_tracked(xs: Any) -> Any:
+def first_tracked(xs):
     return next((x for x in xs if holds_tracked(x)), None)
 
 
@@ -137,6 +136,6 @@ def is_scalar_operand(x) -> bool:
     return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
 
 
-def minus(A: Any, B: Any) -> Any:
+def minus(A, B):
     """The sum in the order of elements of a difference, which SciPy may compute in another way."""
     return A - -B

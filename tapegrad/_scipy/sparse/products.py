@@ -6,7 +6,6 @@ broadcast."""
 import copy
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -23,7 +22,7 @@ from ..linear_maps import shared
 KEPT_FACTORISATIONS = 4  # factorisations
 
 
-def factors_of(A: Any) -> Any:
+def factors_of(A):
     """Return SuperLU's factors. Where the pattern is symmetric its ordering by minimum degree fills less."""
     A = scipy.sparse.csc_matrix(A)
     A.sort_indices()
@@ -78,7 +77,7 @@ class SparsityPattern:
         y = self.matrix(data, back) @ (flat[:, 0] if flat.shape[1] == 1 else flat)
         return y.T.reshape(*x.shape[:-1], self.shape[1 if back else 0])
 
-    def factor(self, data: Any) -> Any:
+    def factor(self, data):
         for known, lu in self.factors:
             if known.dtype == data.dtype and same_bits(known, data):
                 return lu
@@ -175,6 +174,6 @@ def solution_pull(g, out, need, data, b, pattern, back):
 rules(sparse_solution, joint=solution_pull, jvp=solution_push)
 
 
-def by_columns(f: Any, values: Any, x: Any, **settings: Any) -> Any:
+def by_columns(f, values, x, **settings):
     """f, which acts on the last axis, of a vector or of each column of a matrix."""
     return f(values, x, **settings) if ndim(x) == 1 else T(f(reshape(values, to=(1, -1)), T(x), **settings))

@@ -96,11 +96,11 @@ def diffuse_regression(white, rank: int, columns: int, judge: Callable | None = 
     return DiffuseRegression(estimate, root, _dot(left, left), log_det, R, u)
 
 
-def _times(X: Any, v: Any) -> Any:
+def _times(X, v):
     return (X @ v[..., None])[..., 0]
 
 
-def _dot(x: Any, y: Any) -> Any:
+def _dot(x, y):
     return np.sum(x * y, axis=-1)
 
 

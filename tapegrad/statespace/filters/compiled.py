@@ -60,7 +60,7 @@ class CompiledFilter:
     data: Observations
     joseph: bool
 
-    def loglik(self) -> Any:
+    def loglik(self):
         """Return the log-likelihood, by the ordinary filter after the first steps."""
         form, x, s, data = self.form, self.x, self.s, self.data
         moving = is_tracked(s.T) or is_tracked(s.Z)

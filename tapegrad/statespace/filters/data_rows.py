@@ -26,7 +26,7 @@ def field_vector(x, size: int):
     return x.reshape((-1,)) if getattr(x, "ndim", 0) else x * numpy.ones(size)
 
 
-def upper(a: Any, P: Any) -> Any:
+def upper(a, P):
     """Return mean and upper triangle of the covariance as one vector."""
     return np.concatenate([a.reshape((-1,)), P.reshape((-1,))[triangle_places(P.shape[0])[0]]])
 

@@ -34,13 +34,13 @@ class Gains:
     here: Any
 
     @cached_property
-    def Y(self) -> Any:
+    def Y(self):
         """F^-1 Z."""
         Z = self.Z + xp_of(layout_of(self.F)).zeros((len(self.F), 1, 1))
         return Z / self.F if Z.shape[1] == 1 else np.linalg.solve(self.F, Z)
 
     @cached_property
-    def L(self) -> Any:
+    def L(self):
         """T (I - K Z)."""
         return self.T - (self.T @ self.K) @ self.Z
 

@@ -127,7 +127,7 @@ class Nonlinear:
         mean = vector(given[0])
         return mean, covariance("start: cov", given[1], len(mean), xp)
 
-    def _steps(self, params: Any, y: Any) -> Any:
+    def _steps(self, params, y):
         """Yield (mean, covariance) before and after each observation, the innovation, its covariance, the
         term."""
         data = as_observations(y)
@@ -224,7 +224,7 @@ def image(x, g: Callable, params, t):
     return vector(g(x, params, t))
 
 
-def vector(z: Any) -> Any:
+def vector(z):
     """Return the result of a model's function as a vector (k,)."""
     z = np.stack(z) if isinstance(z, (list, tuple)) else z
     return np.reshape(z, (-1,))

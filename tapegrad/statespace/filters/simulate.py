@@ -160,7 +160,7 @@ def _require_counts(call: str, **counts) -> None:
 def _on_host(model: LinearGaussian) -> LinearGaussian:
     """Return the model in plain numbers of the host."""
 
-    def plain(x: Any) -> Any:
+    def plain(x):
         return x if x is None or isinstance(x, (list, tuple)) else to_host(value(x))
 
     start = replace(model.start, mean=plain(model.start.mean), cov=plain(model.start.cov))

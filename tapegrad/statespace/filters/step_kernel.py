@@ -246,7 +246,7 @@ def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
     read = reader(layout)
     full, first = triangle_places(m)[1], m + m * (m + 1) // 2
 
-    def init(theta: Any) -> Any:
+    def init(theta):
         return theta[:m], theta[m:first][full]
 
     def step(carry: tuple[Any, Any], theta, row):
@@ -270,10 +270,10 @@ def augmented(layout: EntryLayout, columns: int, states: int) -> tuple[Callable,
     full, pairs, k = triangle_places(m)[1], np.triu_indices(m), m * columns
     first = k + m * (m + 1) // 2
 
-    def init(theta: Any) -> Any:
+    def init(theta):
         return np.reshape(theta[:k], (m, columns)), theta[k:first][full]
 
-    def beside(x: Any) -> Any:
+    def beside(x):
         return np.concatenate([x[:, None], np.zeros((x.shape[0], columns - 1))], axis=1)
 
     def step(carry: tuple[Any, Any], theta, row):
@@ -302,10 +302,10 @@ def weights(m: int, columns: int) -> Recursion:
     size = m * m
     k = m * columns
 
-    def init(theta: Any) -> Any:
+    def init(theta):
         return np.reshape(theta[:k], (m, columns)), theta[k:][full]
 
-    def step(carry: Any, theta: Any, row: Any) -> Any:
+    def step(carry, theta, row):
         L = row[:size].reshape(m, m)
         r = np.reshape(row[size : size + k], (m, columns)) + L.T @ carry[0]
         N = row[size + k :][full] + L.T @ carry[1] @ L

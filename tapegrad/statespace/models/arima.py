@@ -372,7 +372,7 @@ class Arima(LibraryBound):
         )
 
 
-def state_covariance(phi: Any, theta: Any) -> Any:
+def state_covariance(phi, theta):
     """Return the stationary covariance (m, m) of the states of `arma` with unit noise; nan if there is none.
 
     The states are sums of the last y and e, with the coefficients on antidiagonals. The autocovariances of y
@@ -407,7 +407,7 @@ def state_covariance(phi: Any, theta: Any) -> Any:
     return E @ E.T + mixed + mixed.T + Y @ gamma[lags[1:]] @ Y.T
 
 
-def _is_stationary(phi: Any) -> Any:
+def _is_stationary(phi):
     """Return whether all partial autocorrelations are inside (-1, 1), where numbers cannot be looked at."""
     good: Any = True
     for k in range(phi.shape[0] - 1, -1, -1):

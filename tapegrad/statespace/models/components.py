@@ -264,7 +264,7 @@ class RegressionComponent(ModelComponent):
         return [(self.name, s.z), *zip(self.labels, numpy.eye(len(self.labels)), strict=True)]
 
 
-def autocovariances(phi: Any) -> Any:
+def autocovariances(phi):
     """Return the covariance (k, k) of k successive values of a stationary autoregression with unit noise.
 
     It is the inverse of A'A - B'B with the coefficients on triangles (I. Gohberg and A. Semencul 1972). No

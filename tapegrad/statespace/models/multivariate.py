@@ -103,7 +103,7 @@ class VectorProcess(LibraryBound):
     def start(self, y: numpy.ndarray) -> dict[str, ParameterBlock]:
         raise NotImplementedError
 
-    def __call__(self, p: Any) -> Any:
+    def __call__(self, p):
         raise NotImplementedError
 
     @property

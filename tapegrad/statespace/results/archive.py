@@ -132,7 +132,7 @@ def _decoded(x, arrays: list[numpy.ndarray], kinds: dict[str, type]):
     if not isinstance(x, dict):
         return x
 
-    def inner(item: Any) -> Any:
+    def inner(item):
         return _decoded(item, arrays, kinds)
 
     if "model" in x:

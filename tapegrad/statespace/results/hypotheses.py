@@ -145,7 +145,7 @@ def equations(text: str, names: list[str]) -> Callable:
     pattern = "|".join([rf"(?<![\w.]){re.escape(names[i])}(?![\w.\[(])" for i in known])
     plain = re.sub(pattern, lambda found: f"_{names.index(found[0])}", text)
 
-    def value(node: Any, x: Any) -> Any:
+    def value(node, x):
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
             return float(node.value)
         if isinstance(node, ast.Name) and node.id in places:
@@ -179,7 +179,7 @@ def _linearised(fit, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:
     parameters = fit.problem.parameters
     u = fit.data.xp.asarray(fit.unconstrained)
 
-    def values(u: Any) -> Any:
+    def values(u):
         found = f(parameters.tree(u))
         return np.stack(list(found)) if isinstance(found, (tuple, list)) else np.reshape(found, (-1,))
 

@@ -1,7 +1,6 @@
 """Likelihood profiles, and the limits that they give."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy
 
@@ -32,7 +31,7 @@ class _Target:
     """One parameter as a function of the free ones, with its derivatives."""
 
     def __init__(self, problem: FitProblem, i: int):
-        def value(u: Any) -> Any:
+        def value(u):
             return np.sum(problem.parameters.flat(u)[i])
 
         place = problem.data.xp.asarray

@@ -295,7 +295,7 @@ def _weights(
     if not rows.size:
         return numpy.zeros((0, *whole[span].shape))
 
-    def signal(x: Any) -> Any:
+    def signal(x):
         y = np.array(whole)
         y[rows, columns] = x
         return smooth(model, Observations(y), joseph).signal[span]
