@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import scipy.optimize
+from numpy import ndarray
 from scipy.sparse.linalg import LinearOperator
 
 from .._core.arrays import is_array, is_differentiable, is_scalar, to_host, xp_of
@@ -70,11 +71,11 @@ class FlatStart:
         self.xp: ModuleType = xp_of(layout_of(flat))
         self.start, self.dtype = host_result(flat).astype(np.float64), flat.dtype
 
-    def place(self, u: np.ndarray):
+    def place(self, u: ndarray):
         """Return a copy of a vector in the library of the tree's arrays."""
         return self.xp.array(u, self.dtype)
 
-    def __call__(self, u: np.ndarray):
+    def __call__(self, u: ndarray):
         """Return the tree of the vector u."""
         return self.restore(self.place(u))
 
@@ -179,7 +180,7 @@ class Values:
         self._hessian = hessian(self._weighted)
         self._size = 1
 
-    def __call__(self, u: np.ndarray) -> np.ndarray:
+    def __call__(self, u: ndarray) -> ndarray:
         OPEN.compared = None
         f, *rest = plain_call(self.args)
         try:
@@ -195,7 +196,7 @@ class Values:
         self._size = y.size
         return y.astype(np.float64)
 
-    def jacobian(self, u: np.ndarray) -> np.ndarray:
+    def jacobian(self, u: ndarray) -> ndarray:
         with np.errstate(all="ignore"):
             return host_result(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(
                 np.float64
@@ -211,7 +212,7 @@ class Values:
     def planned(self, plan: Callable) -> Callable:
         """Return a function of a vector, and of weights of the values, that calls the plan."""
 
-        def matrix(u: np.ndarray, *v: np.ndarray):
+        def matrix(u: ndarray, *v: ndarray):
             with np.errstate(all="ignore"):
                 A = plan(self.flat.place(u), *[self.flat.place(w) for w in v])
             return (A if self.flat.xp is np else A.get()).astype(np.float64, copy=False)
@@ -234,7 +235,7 @@ class Values:
         )
         return None if plan is None else self.planned(plan)
 
-    def dense_jacobian(self, u: np.ndarray) -> np.ndarray:
+    def dense_jacobian(self, u: ndarray) -> ndarray:
         return (
             self.jacobian(u)
             if u.size < FEW_UNKNOWNS or self.planned_jacobian is None
@@ -253,18 +254,18 @@ class Values:
         )
         return self.hessian_operator if plan is None else self.planned(plan)
 
-    def hessian_operator(self, u: np.ndarray, v: np.ndarray) -> LinearOperator:
+    def hessian_operator(self, u: ndarray, v: ndarray) -> LinearOperator:
         """Return the products with the Hessian of v times the values."""
         x, w = self.flat.place(u), self.flat.place(v)
 
-        def product(t: np.ndarray) -> np.ndarray:
+        def product(t: ndarray) -> ndarray:
             with np.errstate(all="ignore"):
                 Ht = hvp(self._weighted, x, self.flat.place(t.reshape(-1)), (w, *self.args))
             return host_result(Ht).astype(np.float64)
 
         return LinearOperator((u.size, u.size), matvec=product, rmatvec=product, dtype=np.float64)
 
-    def hessian(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def hessian(self, u: ndarray, v: ndarray) -> ndarray:
         """Return the Hessian of v times the values."""
         with np.errstate(all="ignore"):
             H = self._hessian(self.flat.place(u), self.flat.xp.asarray(v), *self.args, **self.kwargs)
@@ -347,7 +348,7 @@ def _limits(call: str, path: str, tree, given) -> tuple[list, list]:
     return sum([a for a, _ in parts], []), sum([b for _, b in parts], [])
 
 
-def _limit(x, default: float, shape: tuple) -> np.ndarray:
+def _limit(x, default: float, shape: tuple) -> ndarray:
     return np.broadcast_to(np.asarray(default if x is None else host_result(x), float), shape).ravel()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 import scipy.sparse
+from numpy import ndarray
 from scipy.optimize import OptimizeResult
 
 from .._core.errors import ArgumentError, ConvergenceError
@@ -74,7 +75,7 @@ class ConstraintBlock:
         limits = ordered_limits("minimize", "constraints", low, high, self.size)
         self.low, self.high = [np.clip(b, -INFINITE, INFINITE) for b in limits]
 
-    def fill_jacobian(self, x, out: np.ndarray) -> None:
+    def fill_jacobian(self, x, out: ndarray) -> None:
         if self.values is None:
             out[:] = self.matrix.data
         else:
@@ -108,7 +109,7 @@ class IpoptProblem:
             self.low, self.high = [
                 np.clip(np.broadcast_to(b, n), -INFINITE, INFINITE) for b in (bounds.lb, bounds.ub)
             ]
-        self.joined: list[np.ndarray] = [
+        self.joined: list[ndarray] = [
             np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]])
             for name in ("low", "high")
         ]
@@ -151,7 +152,7 @@ class IpoptProblem:
             [np.concatenate([np.zeros(0, int), *[at[k] for at in placed]]).tolist() for k in (0, 1)]
         )
 
-    def solved(self, run: "IpoptRun", start: np.ndarray, args: tuple, warm) -> OptimizeResult:
+    def solved(self, run: "IpoptRun", start: ndarray, args: tuple, warm) -> OptimizeResult:
         """Solve the problem from a start.
 
         `args` are the function and its arguments; `warm` is an earlier result or None."""
@@ -210,7 +211,7 @@ class IpoptRun:
         self.unchecked: Callable | None = None  # what replays the evaluation in this solution
         self.steps = self.evaluations = self.hessians = 0
 
-    def at(self, u: np.ndarray):
+    def at(self, u: ndarray):
         """Return the point in the library of the unknowns."""
         key = u.tobytes()
         if key != self.key:
@@ -220,19 +221,19 @@ class IpoptRun:
             self.filled = False
         return self.x
 
-    def evaluated(self, u: np.ndarray) -> tuple:
+    def evaluated(self, u: ndarray) -> tuple:
         """Return (value, gradient, values of each nonlinear constraint)."""
         x = self.at(u)
         if self.known is None:
             self.evaluations += 1
             found = self.unchecked(x) if self.unchecked is not None and OPEN.compared is not None else None
             y, *more = self.computed(x) if found is None else found
-            more = [g if type(g) is np.ndarray else host_result(g) for g in more]
+            more = [g if type(g) is ndarray else host_result(g) for g in more]
             y = float(host_result(y))
             self.known = (y, *more) if math.isfinite(y) else (math.inf, np.nan, *more[1:])
         return self.known
 
-    def prepare(self, start: np.ndarray) -> None:
+    def prepare(self, start: ndarray) -> None:
         """Compare what the replays read, once for the solution."""
         form = self.problem.evaluated.forms["value"]
         self.unchecked = form.unchecked((self.at(start), *self.args))
@@ -247,18 +248,18 @@ class IpoptRun:
         self.unchecked = form.unchecked(args)
         return found
 
-    def value(self, u: np.ndarray) -> float:
+    def value(self, u: ndarray) -> float:
         return self.evaluated(u)[0]
 
-    def gradient(self, u: np.ndarray, out: np.ndarray) -> None:
+    def gradient(self, u: ndarray, out: ndarray) -> None:
         out[:] = self.evaluated(u)[1]
 
-    def constraint_values(self, u: np.ndarray, out: np.ndarray) -> None:
+    def constraint_values(self, u: ndarray, out: ndarray) -> None:
         nonlinear = iter(self.evaluated(u)[2:])
         for block, a, b in self.problem.spans:
             out[a:b] = block.matrix @ u if block.values is None else next(nonlinear)
 
-    def jacobian(self, u: np.ndarray, out: np.ndarray) -> None:
+    def jacobian(self, u: ndarray, out: ndarray) -> None:
         x = self.at(u)
         if not self.filled:  # Ipopt asks twice at the start
             for block, entries in self.parts:
@@ -266,7 +267,7 @@ class IpoptRun:
             self.filled = True
         out[:] = self.entries
 
-    def lower_hessian(self, u: np.ndarray, v: np.ndarray, weight: float, out: np.ndarray) -> None:
+    def lower_hessian(self, u: ndarray, v: ndarray, weight: float, out: ndarray) -> None:
         self.hessians += 1
         p = self.problem
         p.hessian.fill(self.whole, self.at(u), p.place(v[p.curved]), np.float64(weight), rest=self.args)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from scipy.optimize import OptimizeResult
 
 from .._core.arrays import is_array
@@ -74,10 +75,10 @@ class Objective:
         self._sparse: Any = None
         self._at: Any = None  # (a point, the sparse Hessian there)
         self.evaluations = self.hessians = self.products = 0
-        self._last: tuple[np.ndarray, float, np.ndarray] | None = None
+        self._last: tuple[ndarray, float, ndarray] | None = None
         self.watch: Callable[[float], Any] | None = None  # called with every value
 
-    def value(self, u: np.ndarray) -> float:
+    def value(self, u: ndarray) -> float:
         """Compute the value without derivatives, by a plain call."""
         self.evaluations += 1
         f, *rest = plain_call(self.args)
@@ -92,7 +93,7 @@ class Objective:
             )
         return float(y.reshape(())) if np.isfinite(y).all() else np.inf
 
-    def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+    def __call__(self, u: ndarray) -> tuple[float, ndarray]:
         """Compute value and gradient at u; a second call at the same point returns the stored result."""
         if self._last is not None and np.array_equal(self._last[0], u):
             return self._last[1], self._last[2].copy()
@@ -110,7 +111,7 @@ class Objective:
         self._last = (u.copy(), value, gradient)
         return value, gradient.copy()
 
-    def hessian(self, u: np.ndarray) -> np.ndarray:
+    def hessian(self, u: ndarray) -> ndarray:
         """Compute the whole Hessian, or the identity where the value is not finite."""
         self.hessians += 1
         if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they reject the step
@@ -120,7 +121,7 @@ class Objective:
         self._require_finite(H, u)
         return (H + H.T) * 0.5
 
-    def sparse_hessian(self, u: np.ndarray) -> Any:
+    def sparse_hessian(self, u: ndarray) -> Any:
         """Compute the Hessian as a sparse matrix."""
         if self._sparse is None:
             self._sparse = load("tapegrad.sparse._renewed").Renewed("hessian", self._f, self.args)
@@ -131,7 +132,7 @@ class Objective:
         self._require_finite(H.data, u)
         return H.astype(np.float64)
 
-    def sparse_product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def sparse_product(self, u: ndarray, v: ndarray) -> ndarray:
         """Multiply the sparse Hessian at u, built once for each u, by v."""
         if self._at is None or not np.array_equal(self._at[0], u):
             self._at = u.copy(), self.sparse_hessian(u)
@@ -166,7 +167,7 @@ class Objective:
         )
         return self._sparse is not None
 
-    def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def product(self, u: ndarray, v: ndarray) -> ndarray:
         """Compute the Hessian at u times v."""
         self.products += 1
         with np.errstate(all="ignore"):
@@ -174,7 +175,7 @@ class Objective:
         self._require_finite(Hv, u)
         return Hv
 
-    def _require_finite(self, derivative: np.ndarray, u: np.ndarray) -> None:
+    def _require_finite(self, derivative: ndarray, u: ndarray) -> None:
         if not np.isfinite(derivative).all():
             raise ConvergenceError(
                 f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere"
@@ -188,7 +189,7 @@ def with_likelihood_estimates(
     return with_estimates(result, lambda: estimates_of_likelihood(objective, result.flat, box, constraints))
 
 
-def moved_inside_bounds(start: np.ndarray, bounds) -> np.ndarray:
+def moved_inside_bounds(start: ndarray, bounds) -> ndarray:
     """Return the start moved between the bounds, as SciPy's methods with bounds do."""
     bounds = bounds_object(bounds)
     return start if bounds is None else np.clip(start, bounds.lb, bounds.ub)

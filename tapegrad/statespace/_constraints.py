@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import xp_of
@@ -40,8 +41,8 @@ class Constraint:
     name: str
     wanted: str
     natural: Callable[[Any], Any]
-    unconstrained: Callable[[numpy.ndarray], numpy.ndarray]
-    inside: Callable[[numpy.ndarray], bool]
+    unconstrained: Callable[[ndarray], ndarray]
+    inside: Callable[[ndarray], bool]
 
     def __repr__(self) -> str:
         return self.name
@@ -64,7 +65,7 @@ class Constraint:
             return float(numpy.copysign(NEAREST, u))
         return float(numpy.copysign(15.0, u)) if f in (_from_interval, _stationary) else None
 
-    def start(self, name: str, x: numpy.ndarray) -> numpy.ndarray:
+    def start(self, name: str, x: ndarray) -> ndarray:
         """Return the unconstrained starting value; raise an error that names the parameter if it is
         outside."""
         if not numpy.isfinite(x).all() or not self.inside(x):
@@ -254,9 +255,7 @@ def constraint_named(name: str) -> Constraint:
     return known[call](*[float(x) for x in numbers.split(",") if x])
 
 
-def partly_fixed(
-    rule: Constraint, known: numpy.ndarray, shape: tuple[int, ...], labels: list[str]
-) -> Constraint:
+def partly_fixed(rule: Constraint, known: ndarray, shape: tuple[int, ...], labels: list[str]) -> Constraint:
     """Return the map from the free elements (k,) of a block to the whole block.
 
     `known` has the other elements, and nan for these. A map that mixes elements cannot be split."""
@@ -281,7 +280,7 @@ def identity_constraint(x):
     return x
 
 
-def _any(x: numpy.ndarray) -> bool:
+def _any(x: ndarray) -> bool:
     return True
 
 
@@ -289,13 +288,11 @@ def exponential_constraint(u):
     return np.exp(u)
 
 
-def logit_interval(low: float, high: float, x: numpy.ndarray) -> bool:
+def logit_interval(low: float, high: float, x: ndarray) -> bool:
     return bool(((low < x) & (x < high)).all())
 
 
-def _completed_block(
-    natural: Callable, known: numpy.ndarray, places: numpy.ndarray, shape: tuple[int, ...], u
-):
+def _completed_block(natural: Callable, known: ndarray, places: ndarray, shape: tuple[int, ...], u):
     xp = xp_of(value(u))
     whole = xp.asarray(known)
     return (whole + xp.asarray(places) @ natural(u) if places.size else whole).reshape(shape)
@@ -305,7 +302,7 @@ def _from_interval(middle: float, half: float, u):
     return middle + half * np.tanh(u)
 
 
-def _to_interval(middle: float, half: float, x: numpy.ndarray) -> numpy.ndarray:
+def _to_interval(middle: float, half: float, x: ndarray) -> ndarray:
     return numpy.arctanh((x - middle) / half)
 
 
@@ -315,11 +312,11 @@ def _stationary(sign: float, u):
     return _coefficients(np.tanh(np.clip(u, -NEAREST, NEAREST) if sign > 0 else u)) * sign
 
 
-def _free_of_stationary(sign: float, x: numpy.ndarray) -> numpy.ndarray:
+def _free_of_stationary(sign: float, x: ndarray) -> ndarray:
     return numpy.arctanh(_partial_autocorrelations(sign * x))
 
 
-def _is_stationary(sign: float, x: numpy.ndarray) -> bool:
+def _is_stationary(sign: float, x: ndarray) -> bool:
     return bool((abs(_partial_autocorrelations(sign * x)) < 1).all())
 
 
@@ -337,7 +334,7 @@ def _coefficients(r):
     return phi
 
 
-def _partial_autocorrelations(phi: numpy.ndarray) -> numpy.ndarray:
+def _partial_autocorrelations(phi: ndarray) -> ndarray:
     """Invert the recursion; values of size 1 and more, where it stops, show that phi is not stationary."""
     phi = numpy.array(phi, float)
     r = numpy.atleast_1d(phi).copy()

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import is_array, to_host
@@ -33,11 +34,11 @@ class ModelMatrices:
     d: Any
     mean: Any
     cov: Any
-    diffuse: numpy.ndarray
+    diffuse: ndarray
     predict_first: bool
     varying: frozenset[str]
     xp: ModuleType
-    zeros: dict[str, numpy.ndarray]
+    zeros: dict[str, ndarray]
     names: tuple[str, ...]
     inputs: dict[str, RegressionOffset]
 
@@ -51,11 +52,11 @@ class ModelMatrices:
         field = getattr(self, name)
         return field[t] if name in self.varying else field
 
-    def host(self, t: int, name: str) -> numpy.ndarray:
+    def host(self, t: int, name: str) -> ndarray:
         """Return the numbers of a field on the host, for decisions about structure; under `vmap` those of the
         first sample."""
         field = self.at(t, name)
-        return field if type(field) is numpy.ndarray else to_host(_of_first_sample(value(field)))
+        return field if type(field) is ndarray else to_host(_of_first_sample(value(field)))
 
     @property
     def hidden(self) -> bool:
@@ -149,14 +150,14 @@ def system(model: LinearGaussian, data: Observations) -> ModelMatrices:
     )
 
 
-def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
+def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, ndarray]:
     """Return where covariances are structurally zero, and where no noise is selected."""
     R, zeros = field["R"], {}
     if field["H"].ndim < 2 and p > 1:
         zeros["H"] = ~numpy.eye(p, dtype=bool).ravel()
     if R is None and field["Q"].ndim < 2 and m > 1:
         zeros["Q"] = ~numpy.eye(m, dtype=bool).ravel()
-    elif type(R) is numpy.ndarray and R.ndim == 2:
+    elif type(R) is ndarray and R.ndim == 2:
         spread = R != 0
         zeros["Q"] = ~(
             spread @ spread.T if field["Q"].ndim < 2 else numpy.outer(spread.any(axis=1), spread.any(axis=1))
@@ -164,7 +165,7 @@ def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
     return zeros
 
 
-def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, numpy.ndarray]:
+def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, ndarray]:
     """Return mean and covariance as given, with checked shapes, and the marks of the diffuse elements
     (m,)."""
     mark = numpy.asarray(start.diffuse, bool)
@@ -183,7 +184,7 @@ def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, n
 
 def _first_state(
     start: Start, T, Q, c, varying: bool, m: int, data: Observations
-) -> tuple[Any, Any, numpy.ndarray]:
+) -> tuple[Any, Any, ndarray]:
     """Return mean (m,), covariance (m, m) of the finite part, and the marks of the diffuse elements."""
     xp = data.xp
     mean, cov, mark = checked_start(start, m, data)
@@ -247,7 +248,7 @@ def _is_small(A):
     return np.max(np.abs(A)) < 1e-9
 
 
-def _settles(T: numpy.ndarray) -> bool:
+def _settles(T: ndarray) -> bool:
     """Return whether all eigenvalues are smaller than 1."""
     if len(T) == 1:
         return bool(abs(T[0, 0]) < 1)
@@ -257,7 +258,7 @@ def _settles(T: numpy.ndarray) -> bool:
     return bool(abs(numpy.linalg.eigvals(T)).max() < 1) if numpy.isfinite(T).all() else False
 
 
-def _not_stationary(T: numpy.ndarray) -> NotPositiveDefiniteError:
+def _not_stationary(T: ndarray) -> NotPositiveDefiniteError:
     largest = abs(numpy.linalg.eigvals(T)).max() if numpy.isfinite(T).all() else numpy.nan
     return NotPositiveDefiniteError(
         f"start.stationary: an eigenvalue of the transition has size {largest:.6g}, and only below 1 is "
@@ -281,7 +282,7 @@ def in_library_of_data(name: str, x, xp: ModuleType):
         ) from error
     if x.dtype.kind != "f":
         raise ArgumentError(f"{name}: dtype {x.dtype}; wanted real numbers")
-    return xp.asarray(x) if xp is not numpy and issubclass(type(x), numpy.ndarray) else x
+    return xp.asarray(x) if xp is not numpy and issubclass(type(x), ndarray) else x
 
 
 def _check(name: str, x, shapes: Sequence[tuple[int, ...]], n: int, m: int, p: int):

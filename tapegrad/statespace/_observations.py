@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import is_array, to_host, xp_of
@@ -57,7 +58,7 @@ class Observations(LibraryBound):
 
     def __init__(self, y):
         given = y.value if isinstance(y, Const) else y
-        plain = type(given) is numpy.ndarray and given.dtype == float
+        plain = type(given) is ndarray and given.dtype == float
         y = given if plain else as_given(_with_gaps(given))
         y = y.copy() if plain or is_array(y) else y
         shape = tuple(y.shape)
@@ -100,7 +101,7 @@ class Observations(LibraryBound):
         return rows
 
     @property
-    def host(self) -> numpy.ndarray:
+    def host(self) -> ndarray:
         """Return the numbers of the data, (n, p), on the host and without derivatives."""
         return to_host(value(self.raw))
 
@@ -179,7 +180,7 @@ def as_given(x):
         return numpy.float64(x)
     if isinstance(x, Variable) and not is_tracked(x):
         x = values_of(x)
-    if not hasattr(x, "dtype") or (type(x) is numpy.ndarray and x.ndim == 0):
+    if not hasattr(x, "dtype") or (type(x) is ndarray and x.ndim == 0):
         return numpy.asarray(x, dtype=float)[()]
     return x.astype(float) if x.dtype.kind in "iub" else x
 
@@ -188,4 +189,4 @@ def _of_numbers(x) -> bool:
     """Return whether a nested list holds only plain numbers of the host."""
     if isinstance(x, (list, tuple)):
         return all(_of_numbers(item) for item in x)
-    return issubclass(type(x), (int, float, numpy.generic, numpy.ndarray))
+    return issubclass(type(x), (int, float, numpy.generic, ndarray))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import to_host
@@ -59,7 +60,7 @@ class Parameters:
         if not self.keyed and isinstance(constraints, Sequence):
             constraints = dict(zip(blocks, constraints, strict=True))
         constraint = _assigned(blocks, constraints)
-        self._whole: list[tuple[str, numpy.ndarray, Constraint, list[str]]] = []
+        self._whole: list[tuple[str, ndarray, Constraint, list[str]]] = []
         for name, x in blocks.items():
             x = to_host(x)
             if x.dtype.kind not in "iuf":
@@ -77,7 +78,7 @@ class Parameters:
         self.blocks: list[tuple[str, int, tuple[int, ...], Constraint]] = []
         self.names: list[str] = []
         self.constraint_of: list[Constraint] = []
-        self._moving: dict[str, numpy.ndarray] = {}
+        self._moving: dict[str, ndarray] = {}
         for name, x, rule, labels in self._whole:
             held = known[name]
             free = numpy.isnan(held)
@@ -94,7 +95,7 @@ class Parameters:
                 "fixed: every parameter has a value, so that there is nothing to estimate; leave one out"
             )
 
-    def start_at(self, values: Mapping[str, Any]) -> numpy.ndarray:
+    def start_at(self, values: Mapping[str, Any]) -> ndarray:
         """Return the free vector at these values of the blocks, or at the starts of a `ParameterBlock`."""
         parts = []
         for name, _, shape, rule in self.blocks:
@@ -104,7 +105,7 @@ class Parameters:
             parts.append(rule.start(name, x.reshape(shape)).reshape(-1))
         return numpy.concatenate(parts)
 
-    def _values_of(self, fixed: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
+    def _values_of(self, fixed: Mapping[str, Any]) -> dict[str, ndarray]:
         """Return the fixed values of each block, nan where an element is free."""
         known = {name: numpy.full(x.size, numpy.nan) for name, x, *_ in self._whole}
         at = {label: (name, k) for name, _, _, labels in self._whole for k, label in enumerate(labels)}
@@ -131,7 +132,7 @@ class Parameters:
         blocks = [[name, x, rule.name, labels] for name, x, rule, labels in self._whole]
         return {"keyed": self.keyed, "blocks": blocks, "fixed": self.fixed}
 
-    def moved(self, u: numpy.ndarray, fixed: Mapping[str, Any] | None = None) -> "Parameters":
+    def moved(self, u: ndarray, fixed: Mapping[str, Any] | None = None) -> "Parameters":
         """Return the same parameters with a start at u, and perhaps further ones fixed."""
         there, values = copy(self), self.values(u)
         there._whole = [(name, to_host(values[name]), rule, labels) for name, _, rule, labels in self._whole]
@@ -142,7 +143,7 @@ class Parameters:
         return there
 
     @property
-    def bounded(self) -> numpy.ndarray:
+    def bounded(self) -> ndarray:
         """Return which elements have a constraint, and may run into its bound."""
         return numpy.array([c.name != "unconstrained()" for c in self.constraint_of])
 
@@ -167,7 +168,7 @@ class Parameters:
         whole = np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
         return whole[numpy.flatnonzero(numpy.concatenate([*self._moving.values()]))] if self.fixed else whole
 
-    def derivative(self, u: numpy.ndarray, xp=numpy) -> numpy.ndarray:
+    def derivative(self, u: ndarray, xp=numpy) -> ndarray:
         """Return the derivative of `flat` by u.
 
         Complex steps give all digits of maps of this library, without the first calls of a tape."""
@@ -180,7 +181,7 @@ class Parameters:
         return numpy.stack(columns, axis=1) / COMPLEX_STEP
 
     @property
-    def process(self) -> numpy.ndarray:
+    def process(self) -> ndarray:
         """Return which free parameters are partial autocorrelations of a stationary or invertible process."""
         return numpy.array([c.name in ("stationary()", "invertible()") for c in self.constraint_of], bool)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.errors import ArgumentError
@@ -79,7 +79,7 @@ class FitProblem:
     offset: float = 0.0
     used_up: int = 0
     quick: "FitProblem | None" = None
-    others: tuple[numpy.ndarray, ...] = ()
+    others: tuple[ndarray, ...] = ()
     name: str | None = None
     past: int = 0
     begin: Start | None = None
@@ -121,7 +121,7 @@ class FitProblem:
             return None
         return self.described.extended(steps, exog)
 
-    def on(self, data: Observations, described, u: numpy.ndarray) -> "FitProblem":
+    def on(self, data: Observations, described, u: ndarray) -> "FitProblem":
         """Return the problem of other data, with the start u; `described` is None for a function of the
         user."""
         parameters = self.parameters.moved(u)
@@ -138,7 +138,7 @@ class FitProblem:
             ModelObjective(*given) if self.missing is None else MissingValuesObjective(self.missing, *given)
         )
 
-    def scores(self, u: numpy.ndarray) -> numpy.ndarray:
+    def scores(self, u: ndarray) -> ndarray:
         """Return the derivatives of the log-likelihood terms with respect to the free parameters, (n, k)."""
         return self.objective().scores(u)
 
@@ -166,9 +166,9 @@ class Stop(SearchEffort):
     It holds the free parameters u (k,), minus the log-likelihood (and log prior) with its first and second
     derivatives, how the likelihood was computed, and from how many starts there were searches."""
 
-    u: numpy.ndarray
+    u: ndarray
     value: float
-    gradient: numpy.ndarray
-    hessian: numpy.ndarray
+    gradient: ndarray
+    hessian: ndarray
     way: str = ""
     starts: int = 1

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError, ConvergenceError, DataError
@@ -93,9 +94,9 @@ class _Searches:
         self.settings = settings
         self.stops: list[Stop] = []
         self.errors: list[Exception] = []
-        self.near: list[tuple[float, numpy.ndarray]] = []
+        self.near: list[tuple[float, ndarray]] = []
 
-    def begin(self, u: numpy.ndarray) -> None:
+    def begin(self, u: ndarray) -> None:
         """Search from a start."""
         self.objective.start, self.objective.lowest = u, (numpy.inf, u)
         if not numpy.isfinite(self.objective(u)[0]):
@@ -105,7 +106,7 @@ class _Searches:
         except (ConvergenceError, DataError) as error:
             self.errors.append(error)
 
-    def look(self, u: numpy.ndarray, apart: bool) -> None:
+    def look(self, u: ndarray, apart: bool) -> None:
         """Search from a further start, which may be far `apart` from the first maximum, to a few digits."""
         value, gradient = self.objective(u)
         if not numpy.isfinite(value):
@@ -138,10 +139,10 @@ class _Searches:
         stop, process = self.stops[0], self.parameters.process
         return bool((self._at_bound(stop) | (process & (abs(stop.u) > NEARLY_ONE))).any())
 
-    def _at_bound(self, stop: Stop) -> numpy.ndarray:
+    def _at_bound(self, stop: Stop) -> ndarray:
         return self.parameters.bounded & (numpy.diag(stop.hessian) < FLAT_CURVATURE)
 
-    def pulled_in(self, first: numpy.ndarray) -> list[numpy.ndarray]:
+    def pulled_in(self, first: ndarray) -> list[ndarray]:
         """Return a start where the parameters at a bound are where they began, and the others stay."""
         return [numpy.where(self._at_bound(stop), first, stop.u) for stop in self.stops[:1]]
 
@@ -166,7 +167,7 @@ class _Searches:
         return replace(stop, starts=1 + len(self.near))
 
 
-def _leads_to(stop: Stop, u: numpy.ndarray, value: float, gradient: numpy.ndarray) -> bool:
+def _leads_to(stop: Stop, u: ndarray, value: float, gradient: ndarray) -> bool:
     """Return whether a search from u would end at this maximum.
 
     The quadratic function there then explains value and gradient at u: a Newton step from u ends near the
@@ -181,7 +182,7 @@ def _leads_to(stop: Stop, u: numpy.ndarray, value: float, gradient: numpy.ndarra
     )
 
 
-def _ranked(objective: ModelObjective, several: bool, starts: list[numpy.ndarray]) -> list[numpy.ndarray]:
+def _ranked(objective: ModelObjective, several: bool, starts: list[ndarray]) -> list[ndarray]:
     """Return the starts with a likelihood, the highest first; those of a model with several maxima as they
     are."""
     if several or len(starts) == 1:
@@ -193,9 +194,7 @@ def _ranked(objective: ModelObjective, several: bool, starts: list[numpy.ndarray
     ]
 
 
-def _profiled(
-    problem: FitProblem, objective: ModelObjective, u: numpy.ndarray
-) -> tuple[float, numpy.ndarray] | None:
+def _profiled(problem: FitProblem, objective: ModelObjective, u: ndarray) -> tuple[float, ndarray] | None:
     """Return value and point where the coefficients of regressors and then the scale are best, given the
     others.
 
@@ -222,9 +221,7 @@ def _profiled(
     return value + gradient[k] + 0.5 * n * numpy.log(ratio), u
 
 
-def _curvature_of(
-    objective: ModelObjective, u: numpy.ndarray, gradient: numpy.ndarray, linear: numpy.ndarray
-) -> numpy.ndarray:
+def _curvature_of(objective: ModelObjective, u: ndarray, gradient: ndarray, linear: ndarray) -> ndarray:
     """Return the second derivatives by coefficients, which are differences of gradients: these are linear in
     them."""
     rows = []
@@ -235,7 +232,7 @@ def _curvature_of(
     return (numpy.array(rows) + numpy.array(rows).T) / 2
 
 
-def _screened(problem: FitProblem, objective: ModelObjective, first: numpy.ndarray) -> list[numpy.ndarray]:
+def _screened(problem: FitProblem, objective: ModelObjective, first: ndarray) -> list[ndarray]:
     """Return the highest of some points of a process, over all its stationary and invertible polynomials."""
     inside = problem.parameters.process
     if problem.scale is None or not inside.any():

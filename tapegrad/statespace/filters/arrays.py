@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.errors import NotPositiveDefiniteError
@@ -101,7 +102,7 @@ class Path:
     elements: list[tuple[int, Any, Any]] = field(default_factory=list)
     blocks: dict[int, list[tuple[int, Any, Any]]] = field(default_factory=dict)
 
-    def whitened(self) -> list[tuple[numpy.ndarray, Any, Any]]:
+    def whitened(self) -> list[tuple[ndarray, Any, Any]]:
         """Return steps, log det 2 pi F (N,), and innovations in units of F (N, i, k), by block size.
 
         Single elements come first. Raise if a variance is not positive."""
@@ -124,7 +125,7 @@ class Path:
 
 def require_positive(at, F) -> None:
     plain = value(F)
-    if type(plain) is numpy.ndarray and (plain <= 0).any():
+    if type(plain) is ndarray and (plain <= 0).any():
         i = int(numpy.argmax(plain <= 0))
         raise NotPositiveDefiniteError(
             f"the variance of y[{at[i]}] given the past is {plain[i]}; wanted a positive number"
@@ -385,7 +386,7 @@ def scalar_series(x, n: int, axes: int) -> list[Any]:
     Data (axes 0) become Python floats, the fastest partners of a tracked number. The rest stay NumPy scalars,
     for which 0 / 0 is nan."""
     if x.ndim > axes:
-        if type(x) is numpy.ndarray:
+        if type(x) is ndarray:
             return x.reshape(-1).tolist() if axes == 0 and x.dtype == float else list(x.reshape(-1))
         return [x[(t,) + (0,) * axes] for t in range(n)]
     return [x[(0,) * x.ndim] if x.ndim else x] * n

@@ -26,6 +26,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import to_host, xp_of
@@ -129,13 +130,13 @@ def collapsed(white, state, start: "DiffuseStart", whole: bool):
     )
 
 
-def _column_lengths(X: numpy.ndarray):
+def _column_lengths(X: ndarray):
     """Return the lengths of the columns of X (..., N, k), (..., 1, k), and 1 for a column of zeros."""
     size = numpy.linalg.norm(X, axis=-2, keepdims=True)
     return numpy.where(size > 0, size, 1.0)
 
 
-def _conditioned(R: numpy.ndarray, least: float):
+def _conditioned(R: ndarray, least: float):
     """Return whether the smallest scaled singular value of R (..., r, r) exceeds this part of the largest."""
     scaled = R / _column_lengths(R)
     good: Any = numpy.isfinite(scaled).all(axis=(-2, -1))
@@ -145,7 +146,7 @@ def _conditioned(R: numpy.ndarray, least: float):
     return found[..., -1] >= least * found[..., 0]
 
 
-def condition(X: numpy.ndarray) -> float:
+def condition(X: ndarray) -> float:
     """Return the condition number of the columns scaled to length 1; infinite where undefined."""
     if X.shape[0] < X.shape[1] or not numpy.isfinite(X).all():
         return numpy.inf
@@ -166,10 +167,10 @@ class DiffuseStart:
     after `dropped` steps (None: something is left for ever). `centre` (q,) is the constant on delta, `spread`
     (q,) the finite variance, `names` (m,) are those of the states."""
 
-    columns: numpy.ndarray
+    columns: ndarray
     rank: int
-    rows: numpy.ndarray
-    at: numpy.ndarray
+    rows: ndarray
+    at: ndarray
     dropped: int | None
     names: tuple[str, ...]
     centre: Any = None
@@ -204,7 +205,7 @@ class DiffuseStart:
         return condition(self.rows[: self.rank])
 
     @cached_property
-    def independent(self) -> numpy.ndarray:
+    def independent(self) -> ndarray:
         """Return the first linearly independent rows, (rank, 2): step and element of each."""
         basis = numpy.zeros((self.rank, self.rank))
         picked: list[Any] = []
@@ -253,12 +254,12 @@ class DiffuseStart:
             "fewer waves, or a start with a finite covariance"
         )
 
-    def named(self, directions: numpy.ndarray) -> str:
+    def named(self, directions: ndarray) -> str:
         """Return the names of the states with a part in these directions, (m, k)."""
         return _named(self.names, directions)
 
 
-def _named(names: tuple[str, ...], directions: numpy.ndarray) -> str:
+def _named(names: tuple[str, ...], directions: ndarray) -> str:
     return ", ".join(
         dict.fromkeys([names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))])
     )
@@ -315,9 +316,7 @@ def _placed(data: Observations, start: DiffuseStart) -> DiffuseStart:
     return replace(start, centre=centre, spread=spread)
 
 
-def noise_free_rows(
-    s: ModelMatrices, data: Observations, A: numpy.ndarray, enough: int
-) -> tuple[numpy.ndarray, ...]:
+def noise_free_rows(s: ModelMatrices, data: Observations, A: ndarray, enough: int) -> tuple[ndarray, ...]:
     """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as
     tell, and `enough` rows. Also the singular values (q,) and right vectors of the columns, scaled to length
     1, and the lengths before."""
@@ -339,7 +338,7 @@ def noise_free_rows(
     return X, numpy.array(at, int).reshape(-1, 2), found, V, size[0]
 
 
-def _dropped(s: ModelMatrices, steps: int, A: numpy.ndarray) -> int | None:
+def _dropped(s: ModelMatrices, steps: int, A: ndarray) -> int | None:
     """Return the number of steps after which nothing is left of A, up to rounding relative to the terms."""
     for t in range(steps):
         if t or s.predict_first:

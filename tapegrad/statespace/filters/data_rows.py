@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.primitive import is_tracked, seen
@@ -38,7 +39,7 @@ def at_steps(s: ModelMatrices, name: str, first: int, steps: int):
     return x.reshape((steps - first, -1))
 
 
-def codes_of_series(s: ModelMatrices, name: str, steps: int) -> numpy.ndarray:
+def codes_of_series(s: ModelMatrices, name: str, steps: int) -> ndarray:
     """Return the codes (`constant_codes`) of a field that varies over time; those of inputs are apart."""
     x = s.series(name)
     if name in s.inputs:
@@ -49,9 +50,7 @@ def codes_of_series(s: ModelMatrices, name: str, steps: int) -> numpy.ndarray:
     return constant_codes(x[0], (x != x[0]).any(axis=0))
 
 
-def form_of_codes(
-    s: ModelMatrices, data: Observations, joseph: bool, codes: list[numpy.ndarray]
-) -> KernelForm:
+def form_of_codes(s: ModelMatrices, data: Observations, joseph: bool, codes: list[ndarray]) -> KernelForm:
     """Return the form of a model with these codes of its fields LETTERS."""
     gaps = data.count < data.steps * data.width
     inputs = tuple(
@@ -78,7 +77,7 @@ def vector_of(s: ModelMatrices, at: dict[str, slice]) -> list[Any]:
     return [field_vector(x, place.stop - place.start) for x, place in zip(found, at.values(), strict=True)]
 
 
-def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[numpy.ndarray], bool]:
+def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[ndarray], bool]:
     """Return the observations after the first steps, one row for each element.
 
     If elements are missing, or with `gaps`, as many rows follow that mark the present ones."""

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.primitive import is_tracked
@@ -225,7 +226,7 @@ class Constants:
         first, W = self._effects(s)
         c, d, Q, H = (s.at(slice(n), name) for name in "cdQH")
         a = first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
-        if type(c) is not numpy.ndarray or c.any():
+        if type(c) is not ndarray or c.any():
             a = a + W @ (c * numpy.ones((n, m))).reshape((n * m,))
         if "Q" in s.varying:
             X = W.reshape((m, n, m)).transpose(1, 0, 2)
@@ -233,11 +234,11 @@ class Constants:
         else:
             P = (W.reshape((m * n, m)) @ Q).reshape((m, n * m)) @ W.T
         P = P + (errors.T * H[..., 0, 0]) @ errors
-        if type(s.cov) is not numpy.ndarray or s.cov.any():
+        if type(s.cov) is not ndarray or s.cov.any():
             P = P + first @ s.cov @ first.T
         return a, (P + P.T) * 0.5
 
-    def slope(self, s: ModelMatrices, at: dict[str, slice], used: numpy.ndarray) -> numpy.ndarray:
+    def slope(self, s: ModelMatrices, at: dict[str, slice], used: ndarray) -> ndarray:
         """Return the derivative of mean and upper triangle of the covariance with respect to the used
         numbers: the state of a system in which one number is 1, and the others are 0."""
         m, data = len(s.diffuse), SimpleNamespace(values=numpy.zeros((self.steps, 1)))

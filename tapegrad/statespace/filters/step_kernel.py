@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from ...kernels.generated.kernel import Recursion, named_recursion
 from ...kernels.launch import stored
@@ -108,19 +109,19 @@ class KernelForm:
     ready: set[str] = field(default_factory=set)
 
     @functools.cached_property
-    def at(self) -> np.ndarray:
+    def at(self) -> ndarray:
         """Return the places of the sources in the vector of all constant fields."""
         first = starts(self.layout.states, self.layout.width, self.varying, self.inputs)
         return np.array([first[name].start + e for name, e in self.sources], int)
 
     @functools.cached_property
-    def begun(self) -> np.ndarray:
+    def begun(self) -> ndarray:
         """Return the same places, after those of the first state."""
         m = self.layout.states
         return np.concatenate([np.arange(m), m + triangle_places(m)[0], self.at])
 
 
-def constant_codes(x: np.ndarray, own: np.ndarray | bool = False) -> np.ndarray:
+def constant_codes(x: ndarray, own: ndarray | bool = False) -> ndarray:
     """Return the place of each number among the constants, or OWN for a place of its own."""
     codes = np.full(x.size, OWN, np.int8)
     for place, constant in enumerate(CONSTANTS):
@@ -205,7 +206,7 @@ def kernel_form(
 
 
 @functools.cache
-def triangle_places(m: int) -> tuple[np.ndarray, np.ndarray]:
+def triangle_places(m: int) -> tuple[ndarray, ndarray]:
     """Return the flat places of the upper triangle of an m x m matrix, and each entry's place among them."""
     upper = np.flatnonzero(np.triu(np.ones((m, m), bool)))
     number = np.zeros((m, m), np.int64)

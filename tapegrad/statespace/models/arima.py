@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 from scipy.special import comb
 
 from ... import numpy as np
@@ -45,14 +46,14 @@ TRENDS = {None: (), "n": (), "c": (0,), "t": (1,), "ct": (0, 1)}  # the powers o
 def _result_names(kind: str) -> dict[str, Any]:
     """Return what statsmodels says of the "ar" or "ma" part: coefficients, polynomial, roots, frequencies."""
 
-    def polynomial(fit) -> numpy.ndarray:
+    def polynomial(fit) -> ndarray:
         found = to_host(fit.problem.described._polynomials(fit.params)[kind == "ma"])
         return numpy.r_[1.0, found if kind == "ma" else -found]
 
-    def roots(fit) -> numpy.ndarray:
+    def roots(fit) -> ndarray:
         return 1 / numpy.roots(polynomial(fit))
 
-    def params(fit, prefix: str = "") -> numpy.ndarray:
+    def params(fit, prefix: str = "") -> ndarray:
         return to_host(fit.params.get(prefix + kind, numpy.zeros(0)))
 
     return {
@@ -133,7 +134,7 @@ class Arima(LibraryBound):
         )
 
     @property
-    def delta(self) -> numpy.ndarray:
+    def delta(self) -> ndarray:
         """Return the coefficients of (1 - B)^d (1 - B^s)^D, from power 0 on."""
         d, (_, D, _, s) = self.order[1], self.seasonal
         result = numpy.ones(1)
@@ -149,14 +150,14 @@ class Arima(LibraryBound):
     def lost(self) -> int:
         return self.order[1] + self.seasonal[1] * self.seasonal[3]
 
-    def differenced(self, x: numpy.ndarray) -> numpy.ndarray:
+    def differenced(self, x: ndarray) -> ndarray:
         """Return delta(B) x[t] along the first axis, for the t where all lags exist."""
         n = len(x) - self.lost
         return sum([c * x[self.lost - k : self.lost - k + n] for k, c in enumerate(self.delta) if c])
 
     # --- parameters ---
 
-    def regressed(self, data: Observations) -> tuple[numpy.ndarray, numpy.ndarray]:
+    def regressed(self, data: Observations) -> tuple[ndarray, ndarray]:
         """Regress the differenced series on trend and regressors; return residuals and coefficients.
 
         Raise if the data cannot be fitted."""
@@ -192,7 +193,7 @@ class Arima(LibraryBound):
         return [self._start_at(coefficients, lags, *found) for found in spectral_maxima(w, lags)]
 
     def _start_at(
-        self, coefficients: numpy.ndarray, all_lags: Mapping, found: Mapping[str, numpy.ndarray], var: float
+        self, coefficients: ndarray, all_lags: Mapping, found: Mapping[str, ndarray], var: float
     ) -> dict[str, ParameterBlock]:
         one, other = found["ar"].sum(), found["seasonal_ar"].sum()
         share = 1.0 - one - other + one * other

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import scipy.linalg
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import to_host
@@ -137,10 +138,10 @@ class AssembledModel(LibraryBound):
 
     def _diagonal(self, blocks: list[Any]):
         """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
-        if all([type(x) is numpy.ndarray for x in blocks]):
+        if all([type(x) is ndarray for x in blocks]):
             return self.xp.asarray(scipy.linalg.block_diag(*blocks))
         size, at, rows = sum([len(x) for x in blocks]), 0, []
-        for x in [self.xp.asarray(x) if type(x) is numpy.ndarray else x for x in blocks]:
+        for x in [self.xp.asarray(x) if type(x) is ndarray else x for x in blocks]:
             k = len(x)
             sides = [self.xp.zeros((k, n)) for n in (at, size - at - k)]
             rows.append(np.concatenate([sides[0], x, sides[1]], axis=1))
@@ -163,8 +164,8 @@ class AssembledModel(LibraryBound):
         return AssembledModel((self.noise, *(longer.get(id(p), p) for p in self.parts)), self.xp)
 
     def components(
-        self, fit, mean: numpy.ndarray, cov: numpy.ndarray, filtered: bool
-    ) -> dict[str, tuple[numpy.ndarray, numpy.ndarray]]:
+        self, fit, mean: ndarray, cov: ndarray, filtered: bool
+    ) -> dict[str, tuple[ndarray, ndarray]]:
         """Means and variances (n,) of what the parts add, from moments of the states."""
         params = {name: to_host(x) for name, x in fit.params.items()}
         found, at = {}, 0
@@ -197,7 +198,7 @@ class AssembledModel(LibraryBound):
         return found
 
 
-def _loadings(z: list[numpy.ndarray]) -> numpy.ndarray:
+def _loadings(z: list[ndarray]) -> ndarray:
     """(m,), or (n, 1, m) if one of them varies."""
     n = next((len(x) for x in z if x.ndim == 2), None)
     if n is None:

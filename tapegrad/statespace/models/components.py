@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import xp_of
@@ -25,7 +26,7 @@ class Sample:
 
     The changes are those from step to step, without a seasonal pattern."""
 
-    y: numpy.ndarray
+    y: ndarray
     s2: float
 
 
@@ -37,8 +38,8 @@ class ComponentStates:
     a known start; it is None for a diffuse one."""
 
     T: Any
-    z: numpy.ndarray
-    R: numpy.ndarray
+    z: ndarray
+    R: ndarray
     variances: list[Any]
     cov: Any = None
 
@@ -228,7 +229,7 @@ class RegressionComponent(ModelComponent):
     """X times coefficients: constant ones are parameters, varying ones are random walks with a diffuse
     start."""
 
-    X: numpy.ndarray = field(repr=False, compare=False)
+    X: ndarray = field(repr=False, compare=False)
     columns: tuple[str, ...]
     varying: bool
     index: Any = field(default=None, repr=False, compare=False)
@@ -279,12 +280,12 @@ def autocovariances(phi):
     return np.linalg.inv((inverse + inverse.T) * 0.5)
 
 
-def _beside(x, constant: numpy.ndarray):
+def _beside(x, constant: ndarray):
     """Return a constant in the array library of x."""
     return xp_of(value(x)).asarray(constant)
 
 
-def _main_period(y: numpy.ndarray, low: float, high: float) -> float:
+def _main_period(y: ndarray, low: float, high: float) -> float:
     """Return the period between low and high of the largest wave in the detrended y."""
     x = numpy.where(numpy.isnan(y), numpy.nanmean(y), y)
     t = numpy.arange(x.size)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import scipy.linalg
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError, DataError
@@ -165,7 +166,7 @@ class DynamicFactor(VectorProcess):
         """Return the name of the coefficients of the trend."""
         return ("mean",) if self.trend == "c" else ()
 
-    def start(self, y: numpy.ndarray) -> dict[str, ParameterBlock]:
+    def start(self, y: ndarray) -> dict[str, ParameterBlock]:
         """Start from principal components, their autoregression, and those of the residuals."""
         names, r = self.columns, self.factors
         found, x = self.level_of(y)
@@ -211,7 +212,7 @@ class DynamicFactor(VectorProcess):
             blocks[f"error_ar.{name}"] = ParameterBlock(first, stationary(), labels)
         return blocks
 
-    def _regressed(self, x: numpy.ndarray, f: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    def _regressed(self, x: ndarray, f: ndarray) -> tuple[ndarray, ndarray]:
         """Return loadings on the factors f, and residuals, by least squares for each series."""
         sums = numpy.full(f.shape, numpy.nan)
         sums[4:] = sum([w * f[4 - lag : len(f) - lag] for lag, w in enumerate(MONTHS)])

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import to_host
@@ -46,7 +47,7 @@ def several_series(call: str, Y) -> Observations:
     return data
 
 
-def _regressors(call: str, exog, data: Observations) -> tuple[numpy.ndarray, tuple[str, ...]]:
+def _regressors(call: str, exog, data: Observations) -> tuple[ndarray, tuple[str, ...]]:
     """Return regressors (n, r) and their names; without any, r = 0."""
     if exog is None:
         return numpy.zeros((data.steps, 0)), ()
@@ -74,7 +75,7 @@ def required_trend(call: str, trend, known: tuple[str, ...]) -> str:
 def lag_matrices(name: str):
     """Return the function from a fit to the coefficients of each lag, (lags, k, k), None without them."""
 
-    def of(fit) -> numpy.ndarray | None:
+    def of(fit) -> ndarray | None:
         if name not in fit.params:
             return None
         A = numpy.atleast_2d(to_host(fit.params[name]))
@@ -91,7 +92,7 @@ class VectorProcess(LibraryBound):
     order: int
     trend: str
     xp: ModuleType = field(repr=False)
-    X: numpy.ndarray = field(repr=False)
+    X: ndarray = field(repr=False)
     regressors: tuple[str, ...]
     remarks = ()
     several_maxima = False
@@ -100,7 +101,7 @@ class VectorProcess(LibraryBound):
     def title(self) -> str:
         raise NotImplementedError
 
-    def start(self, y: numpy.ndarray) -> dict[str, ParameterBlock]:
+    def start(self, y: ndarray) -> dict[str, ParameterBlock]:
         raise NotImplementedError
 
     def __call__(self, p):
@@ -117,12 +118,12 @@ class VectorProcess(LibraryBound):
         return len(self.columns)
 
     @property
-    def design(self) -> numpy.ndarray:
+    def design(self) -> ndarray:
         """Return the powers of time in the trend, and the regressors, (n, k)."""
         time = numpy.arange(float(len(self.X)))[:, None]
         return numpy.hstack([*[time**k for k in TRENDS[self.trend]], self.X])
 
-    def level_of(self, y: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    def level_of(self, y: ndarray) -> tuple[ndarray, ndarray]:
         """Return the coefficients of the design (k, series) and residuals, by least squares for each
         series."""
         design = self.design
@@ -132,7 +133,7 @@ class VectorProcess(LibraryBound):
             found[:, i] = numpy.linalg.lstsq(design[seen], y[seen, i], rcond=None)[0]
         return found, y - design @ found
 
-    def level_blocks(self, terms: tuple[str, ...], found: numpy.ndarray) -> dict[str, ParameterBlock]:
+    def level_blocks(self, terms: tuple[str, ...], found: ndarray) -> dict[str, ParameterBlock]:
         """Return the parameters of the design: a vector for each of the terms, and `beta`."""
         blocks = {
             term: ParameterBlock(x, unconstrained(), [f"{term}.{name}" for name in self.columns])
@@ -166,7 +167,7 @@ class VectorProcess(LibraryBound):
         return replace(self, X=numpy.concatenate([self.X[:keep], new[0]]))
 
 
-def inputs_of(design: numpy.ndarray, coefficients, size: int = 0) -> RegressionOffset:
+def inputs_of(design: ndarray, coefficients, size: int = 0) -> RegressionOffset:
     """Return the offset of the first states: design (n, k) @ coefficients (series, k)', and then zeros."""
     k = coefficients.shape[0]
     rows = numpy.zeros((len(design), max(size, k), coefficients.size))
@@ -182,8 +183,8 @@ def companion(A, xp: ModuleType):
 
 
 def least_squares_autoregression(
-    x: numpy.ndarray, order: int, noise: numpy.ndarray | None = None, ma_order: int = 0
-) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    x: ndarray, order: int, noise: ndarray | None = None, ma_order: int = 0
+) -> tuple[ndarray, ndarray, ndarray, ndarray]:
     """Return coefficients (k, k order) of x, the covariance of residuals, these (n, k), and coefficients of
     the noise (k, k ma_order), by least squares; the coefficients are shrunk until stationary, invertible."""
     n, k = x.shape
@@ -201,7 +202,7 @@ def least_squares_autoregression(
     return _shrunk_inside(found[:, : k * order]), cov, left, -_shrunk_inside(-found[:, k * order :])
 
 
-def _shrunk_inside(A: numpy.ndarray) -> numpy.ndarray:
+def _shrunk_inside(A: ndarray) -> ndarray:
     """Return coefficients (k, k order), shrunk until the autoregression is stationary."""
     k, m = A.shape
     powers = numpy.repeat(numpy.arange(1, m // k + 1), k)

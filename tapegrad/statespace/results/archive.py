@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ..._core.arrays import is_array, to_host
 from ..._core.errors import ArgumentError
@@ -22,7 +23,7 @@ COUNTS = ("iterations", "newton_steps", "evaluations", "hessians", "products")
 
 def save(fit, path) -> None:
     """Write the fit to a file without code, which `tapegrad.statespace.load` reads."""
-    arrays: list[numpy.ndarray] = []
+    arrays: list[ndarray] = []
     header = {"format": FORMAT, "fit": _encoded(_described(fit), arrays)}
     named: dict[str, Any] = {f"a{k}": x for k, x in enumerate(arrays)}
     with open(path, "wb") as file:
@@ -66,7 +67,7 @@ def _described(fit) -> dict[str, Any]:
     }
 
 
-def _encoded(x, arrays: list[numpy.ndarray]):
+def _encoded(x, arrays: list[ndarray]):
     """Return x as JSON, with its arrays by their numbers."""
     if isinstance(x, numpy.generic):
         x = x.item()
@@ -128,7 +129,7 @@ def _index_of(parts: dict[str, Any]):
     return pandas.Index(parts["numbers"] if "numbers" in parts else parts["texts"], name=name)
 
 
-def _decoded(x, arrays: list[numpy.ndarray], kinds: dict[str, type]):
+def _decoded(x, arrays: list[ndarray], kinds: dict[str, type]):
     if not isinstance(x, dict):
         return x
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
+from numpy import ndarray
 from scipy.special import chdtrc, ndtr
 
 from ... import numpy as np
@@ -40,22 +41,22 @@ class SeparateTests:
     """Of each restriction: `effect`, its value less what it is under the hypothesis; `sd`, the standard
     error; `statistic`, their ratio; `p_value`, the two-sided probability of a larger ratio."""
 
-    effect: numpy.ndarray
-    sd: numpy.ndarray
+    effect: ndarray
+    sd: ndarray
 
     @property
-    def statistic(self) -> numpy.ndarray:
+    def statistic(self) -> ndarray:
         return self.effect / self.sd
 
     tvalue = statistic
 
     @property
-    def p_value(self) -> numpy.ndarray:
+    def p_value(self) -> ndarray:
         return 2 * ndtr(-abs(self.statistic))
 
     pvalue = p_value
 
-    def conf_int(self, alpha: float = 0.05) -> numpy.ndarray:
+    def conf_int(self, alpha: float = 0.05) -> ndarray:
         """Return confidence limits of the effects, (r, 2)."""
         half = normal_quantile(alpha) * self.sd
         return numpy.stack([self.effect - half, self.effect + half], axis=1)
@@ -97,7 +98,7 @@ def wald_test(fit: Any, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
     return HypothesisTest(statistic, float(chdtrc(len(d), statistic)), len(d))
 
 
-def _spread(fit, hypothesis, cov: str) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _spread(fit, hypothesis, cov: str) -> tuple[ndarray, ndarray]:
     """Return the values d of restrictions, and their covariance R V R'."""
     d, R = _restrictions(fit, hypothesis)
     V = fit.cov(cov)
@@ -109,7 +110,7 @@ def _spread(fit, hypothesis, cov: str) -> tuple[numpy.ndarray, numpy.ndarray]:
     return d, R[:, ~unknown] @ V[numpy.ix_(~unknown, ~unknown)] @ R[:, ~unknown].T
 
 
-def _restrictions(fit, hypothesis) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _restrictions(fit, hypothesis) -> tuple[ndarray, ndarray]:
     """Return the functions that are to be zero (r,), and their derivatives (r, k)."""
     k, names = len(fit.names), fit.names
     if isinstance(hypothesis, Mapping):
@@ -174,7 +175,7 @@ def equations(text: str, names: list[str]) -> Callable:
     return lambda x: np.stack([value(left, x) - value(right, x) for left, right in sides])
 
 
-def _linearised(fit, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _linearised(fit, f: Callable) -> tuple[ndarray, ndarray]:
     """Return the values of a function of the parameters, and its derivatives by them."""
     parameters = fit.problem.parameters
     u = fit.data.xp.asarray(fit.unconstrained)

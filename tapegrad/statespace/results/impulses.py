@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError
@@ -47,7 +48,7 @@ def impulse_responses(
     varying = [name for name in "TZRQ" if name in field and field[name].ndim > 2]
     entering = model.start.predict_first
 
-    def at(name: str, t: int, rows: int, columns: int) -> numpy.ndarray:
+    def at(name: str, t: int, rows: int, columns: int) -> ndarray:
         x = field[name]
         if name not in varying:
             return matrix_field(x, rows, columns, numpy) if name != "Q" or x.ndim > 1 else x * numpy.eye(rows)
@@ -71,7 +72,7 @@ def impulse_responses(
     return data.in_form(responses, numpy.arange(steps + 1))
 
 
-def _shock(Q: numpy.ndarray, impulse, orthogonalized: bool) -> numpy.ndarray:
+def _shock(Q: ndarray, impulse, orthogonalized: bool) -> ndarray:
     r = len(Q)
     if isinstance(impulse, (int, numpy.integer)) and not 0 <= impulse < r:
         raise ArgumentError(f"impulse_responses: impulse={impulse}; the states have {r} noises")

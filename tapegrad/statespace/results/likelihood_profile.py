@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import to_host
@@ -22,9 +23,9 @@ class LikelihoodProfile:
     `estimates` (n, k) are all parameters there.  nan where no maximum was found."""
 
     name: str
-    values: numpy.ndarray
-    loglik: numpy.ndarray
-    estimates: numpy.ndarray
+    values: ndarray
+    loglik: ndarray
+    estimates: ndarray
 
 
 class _Target:
@@ -63,7 +64,7 @@ def profile(fit, name: str, values=None) -> LikelihoodProfile:
     values = (
         _around(fit, target, i) if values is None else numpy.sort(numpy.asarray(values, float).reshape(-1))
     )
-    found: dict[int, numpy.ndarray | None] = {}
+    found: dict[int, ndarray | None] = {}
     upwards = [k for k, v in enumerate(values) if v >= fit.estimates[i]]
     downwards = [k for k, v in reversed(list(enumerate(values))) if v < fit.estimates[i]]
     for side in (upwards, downwards):
@@ -81,7 +82,7 @@ def profile(fit, name: str, values=None) -> LikelihoodProfile:
     return LikelihoodProfile(name, values, numpy.array(loglik), numpy.array(estimates))
 
 
-def _around(fit, target: _Target, i: int) -> numpy.ndarray:
+def _around(fit, target: _Target, i: int) -> ndarray:
     """Values within three standard errors; of a parameter with a constraint of its own, in the free parameter
     behind it."""
     u = fit.unconstrained
@@ -93,7 +94,7 @@ def _around(fit, target: _Target, i: int) -> numpy.ndarray:
     return numpy.sort([target.value(u + step * (numpy.arange(u.size) == i)) for step in steps])
 
 
-def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float):
+def _held(objective: Objective, target: _Target, u: ndarray, v: float):
     """The minimum where the target is v, from the minimum at a value nearby."""
     tolerance = 1e-10 * max(1.0, abs(v))
     return _stationary_point(
@@ -146,7 +147,7 @@ def likelihood_limits(fit, name: str, alpha: float) -> tuple[float, float]:
     return low, high
 
 
-def _fallen(objective: Objective, target: _Target, fit, move: numpy.ndarray, fall: float) -> float:
+def _fallen(objective: Objective, target: _Target, fit, move: ndarray, fall: float) -> float:
     u = _inside(objective, fit.unconstrained, move)
     if u is None:
         return numpy.nan
@@ -157,14 +158,14 @@ def _fallen(objective: Objective, target: _Target, fit, move: numpy.ndarray, fal
     return numpy.nan if end is None else target.value(end)
 
 
-def _solved(A: numpy.ndarray, b: numpy.ndarray):
+def _solved(A: ndarray, b: ndarray):
     try:
         return numpy.linalg.solve(A, b)
     except numpy.linalg.LinAlgError:
         return None
 
 
-def _inside(objective: Objective, u: numpy.ndarray, step: numpy.ndarray):
+def _inside(objective: Objective, u: ndarray, step: ndarray):
     """u + step, the step no longer than 2 in any free parameter and halved until the likelihood is finite."""
     step = step * min(1.0, 2.0 / max(abs(step).max(), 1e-300))
     for _ in range(20):

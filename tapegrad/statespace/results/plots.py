@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy
+from numpy import ndarray
 from scipy.special import ndtri
 
 from ..._core.arrays import to_host
@@ -15,7 +16,7 @@ SHADE = {"alpha": 0.2, "linewidth": 0}
 LEGEND = {"frameon": False, "fontsize": 8}
 
 
-def _panels(rows: int, columns: int, size: tuple[float, float], **settings) -> tuple[Any, numpy.ndarray]:
+def _panels(rows: int, columns: int, size: tuple[float, float], **settings) -> tuple[Any, ndarray]:
     """A figure and its axes (rows, columns)."""
     try:
         pyplot = load("matplotlib.pyplot")
@@ -26,7 +27,7 @@ def _panels(rows: int, columns: int, size: tuple[float, float], **settings) -> t
     return pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **settings)
 
 
-def _axis(places) -> numpy.ndarray:
+def _axis(places) -> ndarray:
     """Places in time as matplotlib draws them: dates, numbers, or the number of the step."""
     if hasattr(places, "to_timestamp"):
         places = places.to_timestamp()
@@ -149,11 +150,11 @@ def plot_diagnostics(fit, series: int | str = 0, lags: int = 20):
     return figure
 
 
-def _smooth_density(x: numpy.ndarray, grid: numpy.ndarray) -> numpy.ndarray:
+def _smooth_density(x: ndarray, grid: ndarray) -> ndarray:
     """A Gaussian kernel density with D. W. Scott's width."""
     width = x.std(ddof=1) * x.size ** (-1 / 5)
     return _normal_density((grid[:, None] - x) / width).mean(1) / width
 
 
-def _normal_density(z: numpy.ndarray) -> numpy.ndarray:
+def _normal_density(z: ndarray) -> ndarray:
     return numpy.exp(-0.5 * z**2) / numpy.sqrt(2 * numpy.pi)
