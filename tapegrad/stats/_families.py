@@ -302,13 +302,15 @@ class Continuous(Distribution):
         high=math.inf,
         valid: Callable = is_positive,
         follows: str = "",
+        symmetric: bool = False,
         **functions,
     ):
         self.name, self._shapes, self.valid = name, shapes.split(), valid
-        self.low, self.high = [None if end in (-math.inf, math.inf) else end for end in (low, high)]
+        ends: list = [None if end in (-math.inf, math.inf) else end for end in (low, high)]
+        self.low, self.high = ends
         self.followed = follows.split()
         followed = {call: functools.partial(self._scipys, call) for call in self.followed}
-        self.functions = completed({**functions, **followed})
+        self.functions = completed({**functions, **followed}, symmetric)
         self._nan_at: dict = {}
         FAMILIES[name] = self
 
@@ -450,20 +452,39 @@ def log1mexp(x):
     return select(small, log(-expm1(select(small, x, -one))), log1p(-exp(select(small, -one, x))))
 
 
+def is_finite(c):
+    return abs(c) < math.inf
+
+
 def composed(f: Callable, g: Callable) -> Callable:
     return lambda x, *shapes: f(g(x, *shapes))
 
 
-def completed(given: dict) -> dict:
-    """The functions that follow from those given: from the logarithm of one tail the other tail; from the
-    inverse of a logarithm, `from_logcdf` or `from_logsf`, the quantiles from both sides; from the
-    distribution function its logarithm."""
+def image(law, to, back=None):
+    """The functions of a number that `to` maps to one of the law, and the quantiles by its inverse."""
+    found = {call: composed(law.functions[call], to) for call in ("cdf", "sf", "logcdf", "logsf")}
+    for call in ("ppf", "isf") if back else ():
+        found[call] = lambda q, *shapes, quantile=law.functions[call]: back(quantile(q), *shapes)
+    return found
+
+
+def completed(given: dict, symmetric=False) -> dict:
+    """The functions that follow from those given: of a law that is symmetric about 0 from one tail the other;
+    from the logarithm of one tail the other tail; from the inverse of a logarithm, `from_logcdf` or
+    `from_logsf`, the quantiles from both sides; from the distribution function its logarithm."""
+    if symmetric:
+        for one, other in (("cdf", "sf"), ("logcdf", "logsf")):
+            if one in given:
+                given[other] = lambda z, *shapes, f=given[one]: f(-z, *shapes)
+        if "ppf" in given:
+            given["isf"] = composed(lambda z: -z, given["ppf"])
     f = dict(given)
     for one, other, mine, its in (("cdf", "sf", "ppf", "isf"), ("sf", "cdf", "isf", "ppf")):
         log_one, log_other = "log" + one, "log" + other
         if log_one in given:
             f.setdefault(one, composed(exp, given[log_one]))
-            f.setdefault(other, composed(lambda y: -expm1(y), given[log_one]))
+            if log_other not in given:
+                f.setdefault(other, composed(lambda y: -expm1(y), given[log_one]))
             f.setdefault(log_other, composed(log1mexp, given[log_one]))
         if "from_" + log_one in given:
             back = given["from_" + log_one]
