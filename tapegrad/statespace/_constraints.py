@@ -5,7 +5,7 @@ shape of its parameter, and is differentiated along with everything else.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -50,15 +50,15 @@ class Constraint:
     @property
     def key(self) -> str | None:
         """Identify what `natural` computes, if it is one of the maps below."""
-        f = getattr(self.natural, "func", self.natural)
+        f = _map_of(self.natural)
         return f"{f.__name__} {getattr(self.natural, 'args', '')}" if f in MAPS else None
 
     def end(self, u: float) -> float | None:
         """Return a free number that is at the nearest bound to within rounding, None if that is unknown."""
         natural: Any = self.natural
-        if getattr(natural, "func", None) is _completed_block:
-            natural = natural.args[0]
-        f = getattr(natural, "func", natural)
+        f = _map_of(natural)
+        if f is _completed_block:
+            natural, f = natural.args[0], _map_of(natural.args[0])
         if f is exponential_constraint:
             return u - 30.0
         if f is _stationary and natural.args[0] > 0:
@@ -91,7 +91,13 @@ def unconstrained() -> Constraint:
     >>> print(ss.unconstrained().natural(np.array([-1.5])))
     [-1.5]
     """
-    return Constraint("unconstrained()", "finite numbers", identity_constraint, identity_constraint, _any)
+    return Constraint(
+        "unconstrained()",
+        "finite numbers",
+        identity_constraint,
+        identity_constraint,
+        partial(logit_interval, -numpy.inf, numpy.inf),
+    )
 
 
 def positive() -> Constraint:
@@ -139,13 +145,7 @@ def correlation() -> Constraint:
     >>> print(ss.correlation().natural(np.array([0.0])))
     [0.]
     """
-    return Constraint(
-        "correlation()",
-        "numbers between -1 and 1",
-        partial(_from_interval, 0.0, 1.0),
-        partial(_to_interval, 0.0, 1.0),
-        partial(logit_interval, -1.0, 1.0),
-    )
+    return replace(interval(-1, 1), name="correlation()")
 
 
 def interval(low: float, high: float) -> Constraint:
@@ -209,13 +209,7 @@ def stationary() -> Constraint:
     >>> print(ss.stationary().natural(np.array([0.0, 0.5])).round(6))
     [0.       0.462117]
     """
-    return Constraint(
-        "stationary()",
-        "the coefficients of a stationary autoregression",
-        partial(_stationary, 1.0),
-        partial(_free_of_stationary, 1.0),
-        partial(_is_stationary, 1.0),
-    )
+    return _of_lags("stationary", "autoregression", 1.0)
 
 
 def invertible() -> Constraint:
@@ -239,13 +233,13 @@ def invertible() -> Constraint:
     >>> print(ss.invertible().natural(np.array([0.0, 0.0])) + 0.0)
     [0. 0.]
     """
-    return Constraint(
-        "invertible()",
-        "the coefficients of an invertible moving average",
-        partial(_stationary, -1.0),
-        partial(_free_of_stationary, -1.0),
-        partial(_is_stationary, -1.0),
-    )
+    return _of_lags("invertible", "moving average", -1.0)
+
+
+def _of_lags(name, process, sign):
+    maps: list[Any] = [partial(f, sign) for f in (_stationary, _free_of_stationary, _is_stationary)]
+    article = "an" if sign < 0 else "a"
+    return Constraint(f"{name}()", f"the coefficients of {article} {name} {process}", *maps)
 
 
 def constraint_named(name: str) -> Constraint:
@@ -260,7 +254,7 @@ def partly_fixed(rule: Constraint, known: ndarray, shape: tuple[int, ...], label
 
     `known` has the other elements, and nan for these. A map that mixes elements cannot be split."""
     free = numpy.isnan(known)
-    f = getattr(rule.natural, "func", rule.natural)
+    f = _map_of(rule.natural)
     if free.any() and (f not in MAPS or f is _stationary):
         raise ArgumentError(
             f"fixed: {', '.join([x for x, moves in zip(labels, free, strict=True) if not moves])} belongs "
@@ -276,12 +270,12 @@ def partly_fixed(rule: Constraint, known: ndarray, shape: tuple[int, ...], label
 # The maps have module-level names, so that a constraint can be pickled.
 
 
+def _map_of(natural):
+    return getattr(natural, "func", natural)
+
+
 def identity_constraint(x):
     return x
-
-
-def _any(x: ndarray) -> bool:
-    return True
 
 
 def exponential_constraint(u):

@@ -44,14 +44,6 @@ class ComponentStates:
     cov: Any = None
 
 
-def checked_variance(call: str, var: float | None) -> None:
-    if var is not None and not (numpy.ndim(var) == 0 and numpy.isfinite(var) and var >= 0):
-        raise ArgumentError(
-            f"{call}(var={var!r}): wanted None, for a variance that is estimated, or a number that is not "
-            f"negative"
-        )
-
-
 @dataclass(frozen=True)
 class ModelComponent:
     """A component: its `name`, its variance `var` if that is not estimated, and its `title`."""
@@ -60,6 +52,17 @@ class ModelComponent:
     var: float | None
     title: str
 
+    share = 4.0  # of the variance of the changes over that with which it starts
+
+    def __post_init__(self):
+        if self.var is not None and not (
+            numpy.ndim(self.var) == 0 and numpy.isfinite(self.var) and self.var >= 0
+        ):
+            raise ArgumentError(
+                f"{self.title.partition('(')[0]}(var={self.var!r}): wanted None, for a variance that is "
+                "estimated, or a number that is not negative"
+            )
+
     @property
     def variance(self) -> str:
         return f"sigma2.{self.name}"
@@ -67,12 +70,10 @@ class ModelComponent:
     def variance_of(self, p: Mapping[str, Any]):
         return p[self.variance] if self.var is None else float(self.var)
 
-    def variance_block(self, start: float) -> dict[str, ParameterBlock]:
-        return {self.variance: ParameterBlock(start, positive())} if self.var is None else {}
-
     def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         """Return the component's parameters, with starting values for a sample."""
-        raise NotImplementedError
+        start = sample.s2 / self.share
+        return {self.variance: ParameterBlock(start, positive())} if self.var is None else {}
 
     def readings(self, s: ComponentStates) -> list[tuple[str, Any]]:
         """Return what is read from the component's states: names and loadings."""
@@ -85,16 +86,14 @@ class ModelComponent:
 
 @dataclass(frozen=True)
 class Noise(ModelComponent):
-    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 4)
+    pass
 
 
 @dataclass(frozen=True)
 class Trend(ModelComponent):
     """The slope of a level: nu[t+1] = nu[t] + zeta[t]."""
 
-    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 100)
+    share = 100.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class Level(ModelComponent):
     slope: Trend | None = None
 
     def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 4) | (self.slope.blocks(sample) if self.slope else {})
+        return super().blocks(sample) | (self.slope.blocks(sample) if self.slope else {})
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         if self.slope is None:
@@ -131,8 +130,7 @@ class Seasonal(ModelComponent):
 
     period: int
 
-    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 50)
+    share = 50.0
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k = self.period - 1
@@ -150,8 +148,7 @@ class Harmonics(ModelComponent):
     period: float
     count: int
 
-    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 200)
+    share = 200.0
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         sizes = [1 if 2 * j == self.period else 2 for j in range(1, self.count + 1)]
@@ -178,8 +175,10 @@ class Cycle(ModelComponent):
     period: Any
     damping: float | None
 
+    share = 8.0
+
     def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        found = self.variance_block(sample.s2 / 8)
+        found = super().blocks(sample)
         if not numpy.isscalar(self.period):
             low, high = self.period
             found[f"period.{self.name}"] = ParameterBlock(
@@ -211,15 +210,11 @@ class AutoregressiveComponent(ModelComponent):
         start = numpy.zeros(self.order)
         start[0] = 0.5
         labels = [f"{self.name}.L{i + 1}" for i in range(self.order)]
-        return {self.name: ParameterBlock(start, stationary(), labels), **self.variance_block(sample.s2 / 4)}
+        return {self.name: ParameterBlock(start, stationary(), labels), **super().blocks(sample)}
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k, phi, var = self.order, p[self.name], self.variance_of(p)
-        T = (
-            np.concatenate([phi[None, :], _beside(phi, numpy.eye(k - 1, k))], axis=0)
-            if k > 1
-            else phi[:, None]
-        )
+        T = np.concatenate([phi[None], _beside(phi, numpy.eye(k - 1, k))])
         first = numpy.eye(k)[0]
         return ComponentStates(T, first, first[:, None], [var], var * autocovariances(phi))
 
@@ -244,14 +239,10 @@ class RegressionComponent(ModelComponent):
             design = numpy.column_stack([numpy.ones(len(sample.y)), self.X])[seen]
             start = numpy.linalg.lstsq(design, sample.y[seen], rcond=None)[0][1:]
             return {self.name: ParameterBlock(start, unconstrained(), self.labels)}
-        if self.var is not None:
-            return {}
         size = numpy.maximum(numpy.mean(self.X**2, axis=0), 1e-300)
-        return {
-            self.variance: ParameterBlock(
-                sample.s2 / (100 * size), positive(), [f"sigma2.{label}" for label in self.labels]
-            )
-        }
+        labels = [f"sigma2.{label}" for label in self.labels]
+        block = ParameterBlock(sample.s2 / (100 * size), positive(), labels)
+        return {self.variance: block} if self.var is None else {}
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k = self.X.shape[1]

@@ -15,7 +15,6 @@ from .components import (
     RegressionComponent,
     Seasonal,
     Trend,
-    checked_variance,
 )
 from .sums import Structural
 
@@ -53,7 +52,6 @@ def level(var: float | None = None, name: str = "level") -> "Structural":
     >>> fit.names, fit.estimates.round(6)
     (['sigma2.irregular', 'sigma2.level'], array([0.714048, 0.616082]))
     """
-    checked_variance("level", var)
     return Structural((Level(name, var, "level"),))
 
 
@@ -88,7 +86,6 @@ def trend(var: float | None = None, name: str = "trend") -> "Structural":
     >>> print(ss.level() + ss.trend() + ss.seasonal(12))
     level + trend + seasonal(12)
     """
-    checked_variance("trend", var)
     return Structural((Trend(name, var, "trend"),))
 
 
@@ -128,7 +125,6 @@ def seasonal(
     >>> print(ss.level() + ss.seasonal(12, harmonics=3))
     level + seasonal(12, harmonics=3)
     """
-    checked_variance("seasonal", var)
     if harmonics is None:
         if not (isinstance(period, (int, numpy.integer)) and period >= 2):
             raise ArgumentError(
@@ -182,7 +178,6 @@ def cycle(
     >>> print(ss.level() + ss.cycle(period=(18, 96)))
     level + cycle
     """
-    checked_variance("cycle", var)
     if damping is not None and not 0 < damping <= 1:
         raise ArgumentError(f"cycle(damping={damping!r}): wanted a number above 0 and at most 1, or None")
     if period is not None and not (
@@ -228,7 +223,6 @@ def ar(order: int, var: float | None = None, name: str = "ar") -> "Structural":
     >>> print(ss.level() + ss.ar(2))
     level + ar(2)
     """
-    checked_variance("ar", var)
     if not (isinstance(order, (int, numpy.integer)) and order >= 1):
         raise ArgumentError(f"ar({order!r}): wanted a whole number, at least 1")
     return Structural((AutoregressiveComponent(name, var, f"ar({order})", int(order)),))
@@ -272,21 +266,9 @@ def regression(X: Any, varying: bool = False, var: float | None = None, name: st
     >>> print(ss.level() + ss.regression(np.arange(10.0)))
     level + regression(x1)
     """
-    checked_variance("regression", var)
     values, columns = checked_regressors("regression", X)
-    return Structural(
-        (
-            RegressionComponent(
-                name,
-                var,
-                f"regression({', '.join(columns)})",
-                values,
-                columns,
-                bool(varying),
-                getattr(X, "index", None),
-            ),
-        )
-    )
+    title, index = f"regression({', '.join(columns)})", getattr(X, "index", None)
+    return Structural((RegressionComponent(name, var, title, values, columns, bool(varying), index),))
 
 
 def noise(var: float | None = None, name: str = "irregular") -> "Structural":
@@ -319,5 +301,4 @@ def noise(var: float | None = None, name: str = "irregular") -> "Structural":
     >>> print(ss.level() + ss.noise(var=0))
     level + noise
     """
-    checked_variance("noise", var)
     return Structural((Noise(name, var, "noise"),))
