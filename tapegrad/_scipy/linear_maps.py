@@ -46,6 +46,12 @@ def flipped(x, k: int):
     return x[(..., *(slice(None, None, -1),) * k)]
 
 
+def axes_last(x, axes: tuple) -> tuple:
+    """x with these axes last, and the axes that undo it."""
+    order = tuple([i for i in range(ndim(x)) if i not in axes]) + axes
+    return (x, None) if order == tuple(range(ndim(x))) else (x.transpose(order), tuple(np.argsort(order)))
+
+
 def shared(x, k: int):
     """x with axes of length 1 for those before the last k along which it does not vary (a broadcast
     array)."""

@@ -128,6 +128,11 @@ def holds_tracked(*xs) -> bool:
 KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
 
 
+def tracked_among(*xs):
+    """The first that is tracked; the first, if none is."""
+    return next((x for x in xs if holds_tracked(x)), xs[0])
+
+
 def on_a_device(xs) -> bool:
     """Is there a CuPy array, or a Variable over one, among xs or in lists, tuples, dicts and objects of ours
     there?"""

@@ -23,6 +23,7 @@ from .namespaces import (
     constant_like,
     holds_tracked,
     refusal_text,
+    tracked_among,
 )
 
 DISTANCE = SciPyNamespace(sd)
@@ -163,7 +164,7 @@ def each_pair(f, u, v, given: dict):
 
 @DISTANCE.rule(sd.cdist)
 def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
-    like = next((x for x in (XA, XB, *kwargs.values()) if holds_tracked(x)), XA)
+    like = tracked_among(XA, XB, *kwargs.values())
     a, b = as_doubles(XA, like), as_doubles(XB, like)
     if ndim(a) != 2 or ndim(b) != 2 or shape(a)[1] != shape(b)[1]:
         raise ValueError(
@@ -175,7 +176,7 @@ def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
 
 @DISTANCE.rule(sd.pdist)
 def pdist(X, metric="euclidean", *, out=None, **kwargs):
-    like = next((x for x in (X, *kwargs.values()) if holds_tracked(x)), X)
+    like = tracked_among(X, *kwargs.values())
     x = as_doubles(X, like)
     if ndim(x) != 2:
         raise ValueError("scipy.spatial.distance.pdist: A 2-dimensional array must be passed.")
@@ -211,7 +212,7 @@ for _name in METRICS:
 
 def by_formula(metric):
     def run(u, v, w=None):
-        like = next(x for x in (u, v, w) if holds_tracked(x))
+        like = tracked_among(u, v, w)
         given = [x if x is None else as_float_array(x, like) for x in (u, v, w)]
         return metric(*given)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from .._core.scope import quiet
+
 GRADIENT, ROUNDING, LIMIT, START, STUCK, CURVATURE, LOST, RUNNING = 0, 1, 2, 3, 4, 5, 6, -1
 TEXTS = {
     GRADIENT: "converged: the gradient is below gtol",
@@ -51,7 +53,7 @@ def symmetric_eigenpairs(H, xp: ModuleType) -> tuple[Any, Any]:
     if H.shape[1] != 2:
         return xp.linalg.eigh(H)
     a, b, c = H[:, 0, 0], H[:, 0, 1], H[:, 1, 1]
-    with np.errstate(all="ignore"):
+    with quiet():
         ratio = (c - a) / (2 * b)
         tangent = xp.copysign(1 / (abs(ratio) + xp.sqrt(1 + ratio * ratio)), ratio)
     tangent = xp.where(b == 0, 0.0, tangent)
@@ -134,7 +136,7 @@ class BatchState:
                     setattr(self, name, getattr(self, name)[~done])
             if not len(self.which):
                 return found
-            with np.errstate(all="ignore"):
+            with quiet():
                 self.advance()
 
     def advance(self) -> None:
@@ -163,7 +165,7 @@ class Newton(BatchState):
         n, p = self.x.shape
         self.H = xp.broadcast_to(xp.eye(p), (n, p, p)).copy()
         self.w, self.Q, self.D = xp.ones((n, p)), self.H.copy(), xp.ones((n, p))
-        with np.errstate(all="ignore"):
+        with quiet():
             self.end(~self.curved(self.x, self.running), CURVATURE)
             self.measure()
             self.bent, self.is_bent = xp.zeros((n, p)), xp.zeros(n, bool)
@@ -310,7 +312,7 @@ class Bfgs(BatchState):
         self.tries = xp.zeros(n, int)
         self.idle = xp.zeros(n, int)  # consecutive steps with neither a lower value nor half the gradient
         self.lowest, self.calmest = self.f.copy(), row_maximum(self.g)
-        with np.errstate(all="ignore"):
+        with quiet():
             self.search(self.running)
 
     def search(self, at) -> None:

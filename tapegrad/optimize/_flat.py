@@ -15,7 +15,7 @@ from .._core.errors import ArgumentError
 from .._core.foreign import check_constants
 from .._core.primitive import is_tracked, layout_of, values_of
 from .._core.registry import load
-from .._core.scope import OPEN
+from .._core.scope import OPEN, quiet
 from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
 from .._core.variable import Variable
 from .._transforms.hessian_products import hvp
@@ -69,7 +69,7 @@ class FlatStart:
                 f"{call}: x0 is complex; SciPy's optimisers vary real numbers: take real and imaginary parts"
             )
         self.xp: ModuleType = xp_of(layout_of(flat))
-        self.start, self.dtype = host_result(flat).astype(np.float64), flat.dtype
+        self.start, self.dtype = host_numbers(flat), flat.dtype
 
     def place(self, u: ndarray):
         """Return a copy of a vector in the library of the tree's arrays."""
@@ -94,6 +94,10 @@ def plain_result(x):
 def host_result(x):
     """Return a result as a plain array on the host; raise if a transform tracks it."""
     return to_host(plain_result(x))
+
+
+def host_numbers(x):
+    return host_result(x).astype(np.float64)
 
 
 def started(call: str, x0):
@@ -184,7 +188,7 @@ class Values:
         OPEN.compared = None
         f, *rest = plain_call(self.args)
         try:
-            with np.errstate(all="ignore"):
+            with quiet():
                 y = host_result(flatten_result(f(self.flat(u), *rest, **self.kwargs)))
         except np.linalg.LinAlgError:
             return np.full(self._size, np.nan)
@@ -197,10 +201,8 @@ class Values:
         return y.astype(np.float64)
 
     def jacobian(self, u: ndarray) -> ndarray:
-        with np.errstate(all="ignore"):
-            return host_result(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(
-                np.float64
-            )
+        with quiet():
+            return host_numbers(self._jacobian(self.flat.place(u), *self.args, **self.kwargs))
 
     def sparse_jacobian(self, pattern) -> Callable:
         """Return a function that computes the Jacobian as a sparse matrix."""
@@ -213,7 +215,7 @@ class Values:
         """Return a function of a vector, and of weights of the values, that calls the plan."""
 
         def matrix(u: ndarray, *v: ndarray):
-            with np.errstate(all="ignore"):
+            with quiet():
                 A = plan(self.flat.place(u), *[self.flat.place(w) for w in v])
             return (A if self.flat.xp is np else A.get()).astype(np.float64, copy=False)
 
@@ -259,17 +261,17 @@ class Values:
         x, w = self.flat.place(u), self.flat.place(v)
 
         def product(t: ndarray) -> ndarray:
-            with np.errstate(all="ignore"):
+            with quiet():
                 Ht = hvp(self._weighted, x, self.flat.place(t.reshape(-1)), (w, *self.args))
-            return host_result(Ht).astype(np.float64)
+            return host_numbers(Ht)
 
         return LinearOperator((u.size, u.size), matvec=product, rmatvec=product, dtype=np.float64)
 
     def hessian(self, u: ndarray, v: ndarray) -> ndarray:
         """Return the Hessian of v times the values."""
-        with np.errstate(all="ignore"):
+        with quiet():
             H = self._hessian(self.flat.place(u), self.flat.xp.asarray(v), *self.args, **self.kwargs)
-        return host_result(H).astype(np.float64)
+        return host_numbers(H)
 
 
 def flat_bounds(call: str, flat: FlatStart, bounds):

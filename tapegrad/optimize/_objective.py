@@ -12,13 +12,14 @@ from .._core.arrays import is_array
 from .._core.errors import ConvergenceError, NotScalarError
 from .._core.primitive import layout_of
 from .._core.registry import load
+from .._core.scope import quiet
 from .._transforms.arguments import user_name
 from .._transforms.gradient import value_and_grad
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import hessian
 from ..ops.declare import shape
 from ._estimates import estimates_of_likelihood, with_estimates
-from ._flat import FEW_UNKNOWNS, FlatStart, bounds_object, host_result, plain_call
+from ._flat import FEW_UNKNOWNS, FlatStart, bounds_object, host_numbers, host_result, plain_call
 
 # The derivatives that each of SciPy's methods needs.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
@@ -83,7 +84,7 @@ class Objective:
         self.evaluations += 1
         f, *rest = plain_call(self.args)
         try:
-            with np.errstate(all="ignore"):
+            with quiet():
                 y = host_result(f(self.flat(u), *rest))
         except np.linalg.LinAlgError:
             return np.inf
@@ -100,10 +101,10 @@ class Objective:
         self.evaluations += 1
         value, gradient = np.inf, np.zeros_like(u)
         try:
-            with np.errstate(all="ignore"):
+            with quiet():
                 y, g = self._value_and_grad(self.place(u), *self.args)
             if np.isfinite(host_result(y)) and np.isfinite(host_result(g)).all():
-                value, gradient = float(host_result(y)), host_result(g).astype(np.float64)
+                value, gradient = float(host_result(y)), host_numbers(g)
         except np.linalg.LinAlgError:
             pass
         if self.watch is not None:
@@ -116,8 +117,8 @@ class Objective:
         self.hessians += 1
         if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they reject the step
             return np.eye(u.size)
-        with np.errstate(all="ignore"):
-            H = host_result(self._hessian(self.place(u), *self.args)).astype(np.float64)
+        with quiet():
+            H = host_numbers(self._hessian(self.place(u), *self.args))
         self._require_finite(H, u)
         return (H + H.T) * 0.5
 
@@ -126,7 +127,7 @@ class Objective:
         if self._sparse is None:
             self._sparse = load("tapegrad.sparse._renewed").Renewed("hessian", self._f, self.args)
         self.hessians += 1
-        with np.errstate(all="ignore"):
+        with quiet():
             H = self._sparse(self.place(u))
         H = H if self.flat.xp is np else H.get()
         self._require_finite(H.data, u)
@@ -170,8 +171,8 @@ class Objective:
     def product(self, u: ndarray, v: ndarray) -> ndarray:
         """Compute the Hessian at u times v."""
         self.products += 1
-        with np.errstate(all="ignore"):
-            Hv = host_result(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
+        with quiet():
+            Hv = host_numbers(hvp(self._f, self.place(u), self.place(v), self.args))
         self._require_finite(Hv, u)
         return Hv
 

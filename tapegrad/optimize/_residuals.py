@@ -28,6 +28,7 @@ from ._flat import (
     callback_of,
     flat_bounds,
     flatten_result,
+    host_numbers,
     host_result,
     ordered_limits,
     refuse_derivatives,
@@ -279,9 +280,7 @@ def curve_fit(
 
     def jac(x, *p: float) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return host_result(by_parameters(np.array(p, float), f, columns(x, lambda x: at(x, p)))).astype(
-                np.float64
-            )
+            return host_numbers(by_parameters(np.array(p, float), f, columns(x, lambda x: at(x, p))))
 
     start, limits = p0, bounds
     if flat is not None:

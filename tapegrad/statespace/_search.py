@@ -9,6 +9,7 @@ import numpy
 from numpy import ndarray
 
 from .._core.errors import ConvergenceError, DataError
+from .._core.scope import quiet
 from ..optimize._minimize import minimize_flat
 from ._objective import ModelObjective
 from ._parameters import Parameters
@@ -292,7 +293,7 @@ def maximised(
             if name == "BFGS" and method == "auto":
                 given = {"hess_inv0": _damped_inverse(objective.hessian(search.u)), **given}
             if name != "Newton":
-                with numpy.errstate(all="ignore"):
+                with quiet():
                     found = minimize_flat(objective, name, hess, **({"options": given} if given else {}))
                 iterations, message = iterations + int(found.get("nit", 0)), str(found.get("message", ""))
                 search.moved(found.flat)
@@ -331,7 +332,7 @@ def near_maximum(objective: ModelObjective, u: ndarray, hessian=None) -> tuple[f
     sphere."""
     objective.start, objective.lowest = u, (numpy.inf, u)
     gtol = NEAR_GRADIENT * max(1.0, abs(objective(u)[0]) / 1000)
-    with numpy.errstate(all="ignore"), contextlib.suppress(ConvergenceError):
+    with quiet(), contextlib.suppress(ConvergenceError):
         begun = {} if hessian is None else {"hess_inv0": _damped_inverse(hessian)}
         minimize_flat(objective, "BFGS", options={"gtol": gtol, **begun})
     return objective.lowest

@@ -10,6 +10,7 @@ from numpy import ndarray
 
 from .. import numpy as np
 from .._core.errors import KernelError, TapegradError
+from .._core.scope import quiet
 from .._core.trees import Const
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import jacobian
@@ -276,7 +277,7 @@ class KernelGroup:
         p = self.parameters
         starts = starts[:, :, self.here]
         found = nothing(self.total, p)
-        with numpy.errstate(all="ignore"):
+        with quiet():
             self._require_same()
             U = starts[0]
             if len(starts) > 1:
@@ -361,7 +362,7 @@ class KernelGroup:
         """Return values (b,), gradients (b, p), and the derivatives of the log-likelihood by theta, (b, q +
         1)."""
         gradient = numpy.empty_like(U)
-        with numpy.errstate(all="ignore"):
+        with quiet():
             pulled = [(at, *vjp(theta, U[:, at])) for at, theta in self._parts(which)]
             theta = self._joined(pulled, which.size)
             value, by_theta = self.kernel.value_and_grad(theta[:-1], self._rows_of(which))
@@ -392,7 +393,7 @@ class KernelGroup:
         U = numpy.tile(U, k)
         which = numpy.tile(which, k)
         parts = self._parts(which)
-        with numpy.errstate(all="ignore"):
+        with quiet():
             moved = [(at, *jvp(f, (U[:, at],), (units[:, at],))) for at, f in parts]
             theta, D = self._joined(moved, k * b), self._joined([(at, x) for at, _, x in moved], k * b)
             each = [slice(i * b, i * b + b) for i in range(k)]  # a launch reads the rows where they are

@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError, ConvergenceError, DataError
+from .._core.scope import quiet
 from ._objective import ModelObjective
 from ._parameters import Parameters
 from ._problem import FitProblem, Stop
@@ -187,7 +188,7 @@ def _ranked(objective: ModelObjective, several: bool, starts: list[ndarray]) -> 
     are."""
     if several or len(starts) == 1:
         return starts
-    with numpy.errstate(all="ignore"):
+    with quiet():
         found = [(objective(u)[0], u) for u in starts]
     return [u for _, u in sorted([x for x in found if numpy.isfinite(x[0])], key=lambda x: x[0])] or starts[
         :1
@@ -205,7 +206,7 @@ def _profiled(problem: FitProblem, objective: ModelObjective, u: ndarray) -> tup
         return None
     k, n = names.index(problem.scale), problem.data.count - problem.used_up
     linear = numpy.flatnonzero(~problem.parameters.bounded & [name in problem.linear for name in names])
-    with numpy.errstate(all="ignore"):
+    with quiet():
         value, gradient = objective(u)
         if linear.size and numpy.isfinite(value):
             step, gain = Spectrum(_curvature_of(objective, u, gradient, linear)).step(gradient[linear])

@@ -14,7 +14,7 @@ from .._core.foreign import argument, is_table
 from .._core.lent_memory import lend
 from .._core.primitive import RECORDED, any_tracked, is_tracked, layout_of, primal_of
 from .._core.registry import load
-from .._core.scope import OPEN, now, put, setting
+from .._core.scope import OPEN, now, put, quiet, setting
 from .._core.variable import FLOAT, Variable
 from ..ops import shaping
 from ..ops.declare import dtype, primitive, rules, xp
@@ -128,7 +128,7 @@ def quantiles(*xs, name, call):
 def scipys_where_uncertain(y, *xs, name, call):
     """y, and where it may not be the function's value what SciPy gives for xs."""
     family = FAMILIES[name]
-    with np.errstate(all="ignore"):
+    with quiet():
         certain = family.certain(call, y, *xs)
     return np.where(certain, y, getattr(family.theirs(), call)(*xs))[()]
 
@@ -415,7 +415,7 @@ class Continuous(Distribution):
 
     def _quantile(self, call: str, q, args: tuple, loc, scale, given: dict):
         q, shapes, loc, scale = self._parameters(call, q, args, loc, scale, given)
-        with np.errstate(all="ignore"):
+        with quiet():
             z = self.functions[call](q, *shapes) if call in self.functions else self._solved(call, q, shapes)
             y = z * scale + loc
         return as_scipy(self, call, y, q, *shapes, loc, scale)
@@ -558,7 +558,7 @@ class Discrete(Distribution):
     def _mass(self, call: str, k, args: tuple, loc, given: dict):
         k, loc, args = self._parameters(call, k, args, loc, given)
         at = k - loc
-        with np.errstate(all="ignore"):
+        with quiet():
             inside = (at == np.floor(at)) & self._inside(at, *map(primal_of, args))
             y = self._logpmf(at * 1.0, *args)
             y = select(inside, y, dtype(y).type(-math.inf))
@@ -573,7 +573,7 @@ class Discrete(Distribution):
                 f"derivative with tapegrad.value"
             )
         at = np.floor(k - loc) * 1.0
-        with np.errstate(all="ignore"):
+        with quiet():
             inside = self._inside(at, *map(primal_of, args))
             y = self.functions[call](select(inside, at, self._first + 0.0), *args)
             y = select(at < self._first, dtype(y).type(below), select(inside, y, dtype(y).type(above)))

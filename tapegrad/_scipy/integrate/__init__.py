@@ -98,14 +98,18 @@ def at_nodes(f, x, pure: bool):
     return np.stack([f(v) for v in x])
 
 
+def nodes_and_weights(pieces):
+    x = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
+    return x, np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
+
+
 def over_pieces(f, a, b, pieces, pure: bool, whole: bool = False):
     """Return the integral of f from a to b, by a rule on each piece.
 
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
     x = end + (1 - t) / t, as in QUADPACK.  Limits that move take the first and the last piece with them,
     for f may jump between; or, as `whole` and infinite ends ask, all pieces."""
-    s = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
-    w = np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
+    s, w = nodes_and_weights(pieces)
     low, high = open_ends(a), open_ends(b)
     if low or high:
         x, w = (1 - s) / s, w / s**2
@@ -120,8 +124,7 @@ def over_pieces(f, a, b, pieces, pure: bool, whole: bool = False):
         else:
             at, wide = primal_of(a), primal_of(b) - primal_of(a)
             cuts = [(a if p == 0 else at + p * wide, b if q == 1 else at + q * wide, r) for p, q, r in pieces]
-            x = np.concatenate([p + (q - p) * rule[0] for p, q, rule in cuts])
-            w = np.concatenate([(q - p) * rule[1] for p, q, rule in cuts])
+            x, w = nodes_and_weights(cuts)
         at_end = (primal_of(x) == primal_of(a)) | (primal_of(x) == primal_of(b))
         if np.any(at_end) and a != b:  # as in QUADPACK: f may have no value there
             x, w = x[~at_end], w[~at_end]

@@ -280,6 +280,10 @@ def chained(bands, d, trans: str):
     return found.reshape(d.shape)
 
 
+def joined_rows(found):
+    return np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T
+
+
 class LinearSteps:
     """A linear map and its transpose along the last axis, given by `solved` and `transposed` of columns."""
 
@@ -292,14 +296,13 @@ class LinearSteps:
         z = np.asarray(z, float)
         out = np.zeros((*z.shape[:-1], self.results))
         if z.any():
-            found = self.solved(z.reshape(-1, self.size).T)
-            out[...] = np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(out.shape)
+            out[...] = joined_rows(self.solved(z.reshape(-1, self.size).T)).reshape(out.shape)
         return out
 
     def backward(self, g):
         g = np.asarray(g, float)
-        found = self.transposed(g.reshape(-1, self.results).T)
-        return np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(*g.shape[:-1], self.size)
+        found = joined_rows(self.transposed(g.reshape(-1, self.results).T))
+        return found.reshape(*g.shape[:-1], self.size)
 
 
 class StepEquations(LinearSteps):
@@ -317,7 +320,7 @@ class StepEquations(LinearSteps):
         self.results = self.size + self.steps * self.n
         small = self.n <= SMALL_SYSTEM
         self.inverse = inverses(A, J) if implicit and small else None
-        self.refined = RefinedSteps(A, J) if implicit and not small else None
+        self.refined: Any = RefinedSteps(A, J) if implicit and not small else None
         self.maps: Any = None  # (dK, dy at the end) by dy at the beginning of each step
         if small and type(J) is np.ndarray:
             slopes = self.slopes(slice(None), J)
@@ -363,15 +366,16 @@ class StepEquations(LinearSteps):
         """h B K"""
         return np.matmul(self.B[at, None], K.reshape(*K.shape[:2], -1)).reshape(len(K), *K.shape[2:])
 
+    def refined_at(self, at, c, back):
+        steps = zip(range(self.steps)[at], c, strict=True)
+        return np.stack([self.refined.solve(k, v, back) for k, v in steps])
+
     def slopes(self, at: slice, c, y=None):
         """The dK with dK = J (y + h A dK) + c, for these steps; c has (steps, stages, n, directions)."""
         if self.inverse is not None:
             return np.matmul(self.inverse[at], c.reshape(len(c), -1, c.shape[3])).reshape(c.shape)
         if self.refined is not None:
-            c = c + products(self.J, at, slice(None), y)
-            return np.stack(
-                [self.refined.solve(k, v, False) for k, v in zip(range(self.steps)[at], c, strict=True)]
-            )
+            return self.refined_at(at, c + products(self.J, at, slice(None), y), False)
         K = np.array(c)
         for i in range(y is None, self.stages):
             moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, K[0, 0].size))
@@ -385,9 +389,7 @@ class StepEquations(LinearSteps):
             back = self.inverse[at].mT
             return np.matmul(back, g.reshape(len(g), -1, g.shape[3])).reshape(g.shape), None
         if self.refined is not None:
-            c = np.stack(
-                [self.refined.solve(k, v, True) for k, v in zip(range(self.steps)[at], g, strict=True)]
-            )
+            c = self.refined_at(at, g, True)
             return c, products(self.J, at, slice(None), c, True)[0].sum(0)
         c, total = np.array(g), 0.0
         for i in reversed(range(not whole, self.stages)):

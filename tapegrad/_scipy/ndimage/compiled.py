@@ -18,7 +18,7 @@ from ...ops.declare import dtype, ndim, shape, xp
 from ...ops.nondifferentiable import at_users_line
 from ...ops.protocols import store
 from ..followed import Follower
-from ..linear_maps import SettingsFunction, apply_linear, overlap
+from ..linear_maps import SettingsFunction, apply_linear, axes_last, overlap
 from ..namespaces import (
     as_float_array,
     bare,
@@ -26,6 +26,7 @@ from ..namespaces import (
     holds_tracked,
     on_a_device,
     plain_setting,
+    tracked_among,
 )
 
 
@@ -135,11 +136,9 @@ def correlate(x, weights, mode, cval, origins):
     used = tuple([i for i, m in enumerate(shape(weights)) if m > 1])
     if not used:
         return x * np.reshape(weights, ())
-    order = tuple([i for i in range(ndim(x)) if i not in used]) + used
-    if order == tuple(range(ndim(x))):
-        return overlap(x, weights, k=len(used))
-    y = overlap(np.transpose(x, order), np.transpose(weights, order), k=len(used))
-    return np.transpose(y, tuple(plain_np.argsort(order)))
+    x, back = axes_last(x, used)
+    y = overlap(x, axes_last(weights, used)[0], k=len(used))
+    return y if back is None else np.transpose(y, back)
 
 
 @fills(3)
@@ -358,7 +357,7 @@ def grid(to: tuple, like) -> list:
 def geometric_transform(
     x, mapping, coordinates, matrix, offset, output, order, mode, cval, pad, arguments, keywords
 ):
-    like = next((v for v in (x, coordinates, matrix, offset) if holds_tracked(v)), x)
+    like = tracked_among(x, coordinates, matrix, offset)
     x, n, to = as_float_array(x, like), ndim(x), shape(output)
     if mapping is not None:
         points = [mapping(at, *arguments, **keywords) for at in plain_np.ndindex(to)]
@@ -372,7 +371,7 @@ def geometric_transform(
 
 
 def zoom_shift(x, zoom, shift, output, order, mode, cval, pad, grid_mode):
-    like = next((v for v in (x, zoom, shift) if holds_tracked(v)), x)
+    like = tracked_among(x, zoom, shift)
     x, c = as_float_array(x, like), grid(shape(output), like)
     if shift is not None:
         c = [g + shift[i] for i, g in enumerate(c)]

@@ -10,8 +10,16 @@ from ..._core.errors import ArgumentError
 from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
 from ..followed import Follower, FunctionOverlay
-from ..linear_maps import SettingsFunction, apply_linear, convolved, overlap, recursed, remembers
-from ..namespaces import SciPyNamespace, as_float_array, as_integer, bare, holds_tracked, plain_setting
+from ..linear_maps import SettingsFunction, apply_linear, axes_last, convolved, overlap, recursed, remembers
+from ..namespaces import (
+    SciPyNamespace,
+    as_float_array,
+    as_integer,
+    bare,
+    holds_tracked,
+    plain_setting,
+    tracked_among,
+)
 from ..spatial import cKDTree
 
 SIGNAL = SciPyNamespace(sig, "cupyx.scipy.signal")
@@ -63,16 +71,6 @@ def centred(y, to: tuple, axes):
         start = (shape(y)[i] - to[i]) // 2
         at[i] = slice(start, start + to[i])
     return y[tuple(at)]
-
-
-def axes_last(x, axes: tuple) -> tuple:
-    """x with these axes last, and the axes that undo it."""
-    order = tuple([i for i in range(ndim(x)) if i not in axes]) + axes
-    return (
-        (x, None)
-        if order == tuple(range(ndim(x)))
-        else (np.transpose(x, order), tuple(plain_np.argsort(order)))
-    )
 
 
 def convolve_axes(in1, in2, mode: str, axes, name: str):
@@ -179,7 +177,7 @@ def leading_row(a, n: int):
 def lfilter(b, a, x, axis=-1, zi=None):
     """y = (b * x - a[1:] * y before) / a[0], with the state zi of the transposed direct form added to what
     drives it."""
-    like = next(v for v in (x, b, a, zi) if holds_tracked(v))
+    like = tracked_among(x, b, a, zi)
     b, a, x = [as_float_array(v, like) for v in (b, a, x)]
     b, a = np.atleast_1d(b), np.atleast_1d(a)
     if ndim(a) != 1 or ndim(b) != 1:
@@ -250,7 +248,7 @@ def lfilter_zi(b, a):
 
 @SIGNAL.rule(sig.lfiltic)
 def lfiltic(b, a, y, x=None):
-    like = next(v for v in (b, a, y, x) if holds_tracked(v))
+    like = tracked_among(b, a, y, x)
     if not remembers(like):
         return STATE_AFTER(b, a, y, x)
     b, a, y = [np.atleast_1d(as_float_array(v, like)) for v in (b, a, y)]
@@ -274,7 +272,7 @@ def sections(sos, like) -> list:
 
 @SIGNAL.rule(sig.sosfilt)
 def sosfilt(sos, x, axis=-1, zi=None):
-    like = next(v for v in (x, sos, zi) if holds_tracked(v))
+    like = tracked_among(x, sos, zi)
     y = moved_last(as_float_array(x, like), axis)
     zi = None if zi is None else np.moveaxis(as_float_array(zi, like), axis + 1 if axis >= 0 else axis, -1)
     ends = []
@@ -299,7 +297,7 @@ def sosfilt_zi(sos):
 
 @SIGNAL.rule(sig.sosfiltfilt)
 def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
-    like = next(v for v in (x, sos) if holds_tracked(v))
+    like = tracked_among(x, sos)
     if not remembers(like):
         return BOTH_WAYS(sos, x, axis, padtype, padlen)
     # CuPy's sections remember inputs and outputs, and SciPy's code counts two numbers
@@ -384,7 +382,7 @@ class Upfirdn(SettingsFunction):
 
 @SIGNAL.rule(sig.sepfir2d)
 def sepfir2d(input, hrow, hcol):
-    like = next(v for v in (input, hrow, hcol) if holds_tracked(v))
+    like = tracked_among(input, hrow, hcol)
     x = as_float_array(input, like)
     for h, axis in ((hrow, 1), (hcol, 0)):
         h = as_float_array(h, like)

@@ -8,7 +8,7 @@ import scipy.signal as sig
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ...ops.declare import ndim, shape
-from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked
+from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked, tracked_among
 from .filters import FOLLOWED, SIGNAL, sections
 
 
@@ -38,7 +38,7 @@ def frequencies(worN, whole: bool, fs, include_nyquist: bool = False) -> tuple:
 
 @SIGNAL.rule(sig.freqz)
 def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyquist=False):
-    like = next((x for x in (b, a, worN, fs) if holds_tracked(x)), b)
+    like = tracked_among(b, a, worN, fs)
     b, a = np.atleast_1d(as_float_array(b, like)), np.atleast_1d(as_float_array(a, like))
     if plot is not None or ndim(b) > 1 or ndim(a) > 1:
         raise ArgumentError(
@@ -52,7 +52,7 @@ def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyqu
 def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, floating_mean=False):
     """The least squares of a cosine and a sine (and a mean) at each frequency, by the two equations of their
     amplitudes."""
-    like = next(v for v in (x, y, freqs, weights) if holds_tracked(v))
+    like = tracked_among(x, y, freqs, weights)
     x, y, f = [as_float_array(v, like) for v in (x, y, freqs)]
     y = y - np.mean(y) if precenter else y
     n = shape(x)[0]
@@ -133,7 +133,7 @@ def sawtooth(t, width=1):
 @SIGNAL.rule(sig.bilinear)
 def bilinear(b, a, fs=1.0):
     """Each power s^k becomes (2 fs (z - 1))^k (z + 1)^(m - k)."""
-    like = next(x for x in (b, a, fs) if holds_tracked(x))
+    like = tracked_among(b, a, fs)
     b, a = [np.atleast_1d(as_float_array(x, like)) for x in (b, a)]
     m = max(shape(b)[0], shape(a)[0]) - 1
     power = lambda root, k: plain_np.atleast_1d(plain_np.poly([root] * k))

@@ -3,7 +3,6 @@
 import functools
 import inspect
 
-import numpy as plain_np
 import scipy.sparse as sps
 
 from ... import numpy as np
@@ -19,18 +18,16 @@ from .matrices import (
     of_places,
     sparse,
 )
-from .places import element_or_zero
+from .places import element_or_zero, moved_behind
 
 
 def stack_values(parts: list) -> tuple:
     """(one vector of values, the matrices of places in it)."""
     values, places, start = [], [], 0
     for A in parts:
-        form = A._places.copy()
-        form.data = plain_np.where(form.data > 0, form.data + start, 0.0)
+        places.append(moved_behind(A._places, start))
         start += shape(A._values)[0]
         values.append(A._values)
-        places.append(form)
     return np.concatenate(device_concatenator(*values)), places
 
 

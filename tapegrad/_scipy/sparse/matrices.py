@@ -50,6 +50,7 @@ from .places import (
     STRUCTURE,
     TIDYING,
     changed_copy,
+    counted,
     device_matrix,
     element_or_zero,
     first_tracked,
@@ -59,6 +60,7 @@ from .places import (
     is_scalar_operand,
     merging,
     minus,
+    moved_behind,
     with_counted,
     with_ones,
 )
@@ -582,9 +584,7 @@ def values_and_places(value, count: int, kind, call: str) -> tuple:
     A plain 0 has the place 0: SciPy decides whether it stays an element."""
     if not isinstance(value, (Variable, View)) and is_sparse(value):
         value = sparse(value)
-        places = value._places.copy()
-        places.data = plain_np.where(places.data > 0, places.data + count, 0.0)
-        return value._values, places
+        return value._values, moved_behind(value._places, count)
     if kind.kind not in "fc":
         raise refusal_text(f"scipy.sparse: {call}", f"in a matrix of dtype {kind}", "a matrix of floats")
     tracked, value = holds_tracked(value), as_float_array(value)
@@ -612,7 +612,7 @@ def of_device(real, shadow) -> SparseMatrix:
             "csr, csc, coo or dia, of floats",
         )
     where = [getattr(real, name).get() for name in ARRAYS[real.format]]
-    count = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
+    count = counted(real.data)
     given = (count, tuple(where)) if real.format == "coo" else (count, *where)
     return of_places(
         np.reshape(shadow(real.data), -1), getattr(sps, type(real).__name__)(given, shape=real.shape)
@@ -628,7 +628,7 @@ def from_scipy(real, shadow=unchanged) -> SparseMatrix:
         real.data.flags.writeable = shadow is unchanged  # a write would not be seen in the user's matrix
         shadow = unchanged
     places = real.copy()
-    places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
+    places.data = counted(real.data)
     data = shadow(real.data)
     return of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
 

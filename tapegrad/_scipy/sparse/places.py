@@ -61,10 +61,14 @@ def is_counted(places, size: int | None = None) -> bool:
     return right and bool((places.reshape(-1) == plain_np.arange(1, 1 + places.size)).all())
 
 
+def counted(data):
+    return plain_np.arange(1.0, 1 + data.size).reshape(data.shape)
+
+
 def with_counted(places):
     """A matrix of the same form, whose elements are counted in the order of its data."""
     new = copy.copy(places)  # the arrays of indices are the same
-    new.data = plain_np.arange(1.0, 1 + places.data.size).reshape(places.data.shape)
+    new.data = counted(places.data)
     return new
 
 
@@ -72,6 +76,13 @@ def with_ones(places):
     """A matrix of the same form, whose elements are 1."""
     new = copy.copy(places)
     new.data = plain_np.ones(places.data.shape)
+    return new
+
+
+def moved_behind(places, count):
+    """A copy, whose elements are behind `count` others."""
+    new = places.copy()
+    new.data = plain_np.where(new.data > 0, new.data + count, 0.0)
     return new
 
 
