@@ -42,6 +42,10 @@ def remembers(x) -> bool:
     return xp_of(layout_of(x)) is not np
 
 
+def rows_of(x):
+    return x.reshape(-1, x.shape[-1])
+
+
 def flipped(x, k: int):
     return x[(..., *(slice(None, None, -1),) * k)]
 
@@ -230,7 +234,7 @@ class AxisMap:
     def backward(self, g):
         if self.back is not None:
             return self.back(g)
-        library, flat = xp_of(g), g.reshape(-1, g.shape[-1])
+        library, flat = xp_of(g), rows_of(g)
         if library is not np and self.on_host:
             return self.times(g, True)
         matrix = self.kept() if library is np else self.kept_there(library, flat.shape[1])
@@ -252,7 +256,7 @@ class AxisMap:
 
     def times(self, x, back: bool):
         """A CuPy array times the matrix of a map of the host, or its transpose."""
-        library, flat = xp_of(x), x.reshape(-1, x.shape[-1])
+        library, flat = xp_of(x), rows_of(x)
         if self.there is None:
             matrix = self.kept()
             if matrix is False:
@@ -298,7 +302,7 @@ class Sums(AxisMap):
 
 def scatter_add(x, at, to, n: int):
     """y[..., to[k]] += x[..., at[k]]"""
-    library, flat = xp_of(x), x.reshape(-1, x.shape[-1])
+    library, flat = xp_of(x), rows_of(x)
     if library is np:
         matrix = scipy.sparse.csr_array((np.ones(len(at)), (to, at)), (n, x.shape[-1]))
         return (matrix @ flat.T).T.reshape(*x.shape[:-1], -1).astype(x.dtype)

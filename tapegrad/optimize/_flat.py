@@ -16,7 +16,7 @@ from .._core.foreign import check_constants
 from .._core.primitive import is_tracked, layout_of, values_of
 from .._core.registry import load
 from .._core.scope import OPEN, quiet
-from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
+from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map, tuple_of
 from .._core.variable import Variable
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import hessian, jacobian
@@ -173,7 +173,7 @@ class Values:
         self.call, self.flat, self.kwargs = call, flat, kwargs or {}
         # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
         # function. `_f` must therefore capture no object that leads to them.
-        self.args = (f, *(args if isinstance(args, tuple) else (args,)))
+        self.args = (f, *tuple_of(args))
         restore = flat.restore
 
         def values(u, f: Callable, *rest, **more):

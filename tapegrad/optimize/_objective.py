@@ -13,6 +13,7 @@ from .._core.errors import ConvergenceError, NotScalarError
 from .._core.primitive import layout_of
 from .._core.registry import load
 from .._core.scope import quiet
+from .._core.trees import tuple_of
 from .._transforms.arguments import user_name
 from .._transforms.gradient import value_and_grad
 from .._transforms.hessian_products import hvp
@@ -60,7 +61,7 @@ class Objective:
         restore = self.restore
         # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
         # function. `_f` must therefore capture no object that leads to them.
-        self.args = (f, *(args if isinstance(args, tuple) else (args,)))
+        self.args = (f, *tuple_of(args))
 
         def scalar(u, f: Callable, *rest):
             y = f(restore(u), *rest)

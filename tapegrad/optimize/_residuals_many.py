@@ -11,6 +11,7 @@ import scipy.optimize
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.scope import entry
+from .._core.trees import tuple_of
 from ..kernels.generated.arguments import as_float, is_tree, kernel_name
 from ..kernels.trace.surroundings import rebuilt_with
 from ._batched import GRADIENT, ROUNDING
@@ -130,7 +131,7 @@ def least_squares_many(
     """
     call = "least_squares_many"
     rows, restore = start_columns(X0, call, "least_squares")
-    given = float_arrays(f"{call}: data", data if isinstance(data, tuple) else (data,), rows)
+    given = float_arrays(f"{call}: data", tuple_of(data), rows)
     check_problems(f"{call}: data", given, rows.shape[1])
     options = {"bounds": bounds, "loss": loss, "f_scale": f_scale, "gtol": gtol, "maxiter": maxiter}
     fits = Fits(call, rows, restore, X0, options)

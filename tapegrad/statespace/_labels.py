@@ -6,6 +6,7 @@ are needed."""
 import sys
 import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -78,7 +79,7 @@ class Labels:
         the n data.
 
         A date such as "1960" of monthly data is the first of its steps, or with `end` the last."""
-        if isinstance(where, (int, numpy.integer)) and not isinstance(where, bool):
+        if isinstance(where, Integral) and not isinstance(where, bool):
             found = int(where) + (n if where < 0 else 0)
             if found < 0:
                 raise ArgumentError(f"{call}={where}: there are {n} steps")

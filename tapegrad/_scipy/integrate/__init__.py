@@ -13,7 +13,7 @@ from ..._core.errors import ArgumentError, ConvergenceError, callers_line, heard
 from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ..._core.scope import OPEN
-from ..._core.trees import Const
+from ..._core.trees import Const, tuple_of
 from ..._transforms.vmap import vmap
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line, warn_user
@@ -178,7 +178,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
     name = "scipy.integrate.quad"
     if not callable(func) or type(func).__name__ == "LowLevelCallable":
         raise ArgumentError(f"{name}: give a Python function; compiled callbacks have no derivative")
-    args = args if isinstance(args, tuple) else (args,)
+    args = tuple_of(args)
     settings = bare(dict(zip(QUAD[6:], more, strict=False)) | settings)
     if settings.get("weight") is not None or settings.get("complex_func"):
         raise refusal_text(
@@ -256,7 +256,7 @@ def double_exponential(f, a, b):
 @INTEGRATE.rule(itg.tanhsinh, by_steps=True)
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
-    args = args if isinstance(args, tuple) else (args,)
+    args = tuple_of(args)
     given = {"args": args, "log": log, **settings}
     found, moves, pure = searched(itg.tanhsinh, (f, a, b), given, (a, b, args), fixed=True)
     if not moves:
@@ -284,7 +284,7 @@ DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a
 @INTEGRATE.rule(itg.nsum, by_steps=True)
 def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     name = "scipy.integrate.nsum"
-    args = args if isinstance(args, tuple) else (args,)
+    args = tuple_of(args)
     given = {"args": args, "step": step, "log": log, **settings}
     found, moves, pure = searched(itg.nsum, (f, a, b), given, (a, b, args, step), fixed=True)
     if not moves:

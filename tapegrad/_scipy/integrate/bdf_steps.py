@@ -22,6 +22,7 @@ from .kernel_steps import (
     SMALL_STEP,
     ImplicitSteps,
     once,
+    or_one,
     root_mean_square,
 )
 from .multistep import ALPHA, GAMMA, HIGHEST_ORDER, KAPPA, interpolation, rescaling
@@ -219,7 +220,7 @@ def next_order(D, order, norm, scale) -> tuple:
 
     def factor(error, by: int):
         power = -1.0 / (order + by)
-        return np.where(error == 0.0, UNBOUNDED, np.where(error == 0.0, 1.0, error) ** power)
+        return np.where(error == 0.0, UNBOUNDED, or_one(error) ** power)
 
     low = of_order(ERRORS[:-1, None] * D[1 : HIGHEST_ORDER + 1], order)
     high = of_order(plain_np.append(ERRORS[2:], 0.0)[:, None] * D[3:], order)

@@ -34,7 +34,7 @@ class Collocation:
         m = shape(self.mesh)[0]
         y = np.reshape(z[: self.n * m], (self.n, m))
         more = [z[self.n * m :]] if shape(z)[0] > self.n * m else []
-        h = self.mesh[1:] - self.mesh[:-1]
+        h = np.diff(self.mesh)
         f = float_array_of(self.fun(self.mesh, y, *more))
         middle = 0.5 * (y[:, 1:] + y[:, :-1]) - 0.125 * h * (f[:, 1:] - f[:, :-1])
         inner = float_array_of(self.fun(self.mesh[:-1] + 0.5 * h, middle, *more))
@@ -48,7 +48,7 @@ SHADOW_MAKERS[Collocation] = lambda shadow, x: Collocation(shadow(x.fun), shadow
 
 def spline(mesh, y, f):
     """The cubics with these values and slopes."""
-    h = mesh[1:] - mesh[:-1]
+    h = np.diff(mesh)
     slope = (y[:, 1:] - y[:, :-1]) / h
     t = (f[:, :-1] + f[:, 1:] - 2 * slope) / h
     c = np.stack([t / h, (slope - f[:, :-1]) / h - t, f[:, :-1], y[:, :-1]])

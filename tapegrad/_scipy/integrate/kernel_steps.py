@@ -21,6 +21,10 @@ EPSILON = float(plain_np.finfo(float).eps)
 GOING, CONVERGED, DIVERGED = 0.0, 1.0, 2.0  # the status of an iteration
 
 
+def or_one(x):
+    return np.where(x == 0.0, 1.0, x)
+
+
 class Walk(NamedTuple):
     """What is carried from step to step: the end of the last one, its beginning, its slopes."""
 
@@ -172,9 +176,7 @@ class ExplicitSteps(AdaptiveSteps):
             return root_mean_square(combined(self.method.E, slopes) * h / scale)
         fifth, third = [((combined(w, slopes) / scale) ** 2).sum() for w in (self.method.E5, self.method.E3)]
         whole = fifth + 0.01 * third
-        return np.where(
-            whole == 0.0, 0.0, np.abs(h) * fifth / np.sqrt(np.where(whole == 0.0, 1.0, whole) * len(scale))
-        )
+        return np.where(whole == 0.0, 0.0, np.abs(h) * fifth / np.sqrt(or_one(whole) * len(scale)))
 
     def begun(self, f: Callable, y) -> Walk:
         slope = f(self.start, y)
@@ -195,7 +197,7 @@ class ExplicitSteps(AdaptiveSteps):
         norm = value(self.error(slopes, h, scale))
         good, size = norm < 1.0, np.abs(h)
         power = -1.0 / (self.error_order + 1)
-        factor = 0.9 * np.where(norm == 0.0, 1.0, norm) ** power
+        factor = 0.9 * or_one(norm) ** power
         longer = np.where(norm == 0.0, MAX_FACTOR, np.minimum(MAX_FACTOR, factor))
         longer = np.where(c.rejected > 0.0, np.minimum(1.0, longer), longer)
         shorter = np.where(factor > MIN_FACTOR, factor, MIN_FACTOR)  # nan is not above it
@@ -225,7 +227,7 @@ class ExplicitSteps(AdaptiveSteps):
         slopes = [c.slopes[s] for s in range(self.stages + 1)]
         for s in range(self.stages + 1, len(A)):
             slopes.append(f(c.before + C[s] * h, c.state + h * combined(A[s], slopes)))
-        x = (t - c.before) / np.where(h == 0.0, 1.0, h)
+        x = (t - c.before) / or_one(h)
         total, power = 0.0, x
         for k in range(P.shape[1]):
             total, power = total + power * combined(P[:, k], slopes), power * x

@@ -14,6 +14,7 @@ from scipy.linalg import lu_factor
 from scipy.linalg.lapack import dgetrs, dtbtrs, zgetrs
 
 from ..._core.errors import ConvergenceError
+from ..linear_maps import rows_of
 from ..sparse.products import factors_of
 
 SMALL_SYSTEM = 24  # states up to which the map of each step is a matrix
@@ -101,7 +102,7 @@ class SparseJacobians:
 def stage_products(J, X):
     """J X for the stages of one step; J is an array, or a sparse matrix of all stages."""
     if sparse.issparse(J):
-        return (J @ X.reshape(-1, X.shape[-1])).reshape(X.shape)
+        return (J @ rows_of(X)).reshape(X.shape)
     return np.matmul(J, X)
 
 
@@ -281,7 +282,7 @@ def chained(bands, d, trans: str):
 
 
 def joined_rows(found):
-    return np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T
+    return np.concatenate([rows_of(v) for v in found]).T
 
 
 class LinearSteps:

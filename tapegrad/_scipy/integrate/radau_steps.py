@@ -22,6 +22,7 @@ from .kernel_steps import (
     ImplicitSteps,
     combined,
     once,
+    or_one,
     replaced_where,
     root_mean_square,
 )
@@ -243,14 +244,14 @@ class RadauSteps(ImplicitSteps):
     def between(self, f: Callable, c: RadauWalk, t):
         """Return the state at the time t of the last step."""
         length = c.t - c.before
-        x = (t - c.before) / np.where(length == 0.0, 1.0, length)
+        x = (t - c.before) / or_one(length)
         return c.state + self.interpolated([c.Z[i] for i in STAGES], x)
 
 
 def predicted(size, last_size, error, last_error):
     """Return a factor for the size, by the errors of this step and of the one before."""
     known = (last_error >= 0.0) & (error != 0.0)
-    safe = np.where(error == 0.0, 1.0, error)
+    safe = or_one(error)
     ratio = np.where(known, last_error, 1.0) / safe
     multiplier = np.where(known, size / np.where(known, last_size, 1.0) * ratio**0.25, 1.0)
     return np.where(error == 0.0, 1e300, np.minimum(1.0, multiplier) * safe**-0.25)

@@ -16,6 +16,7 @@ from ..._core.variable import HANDLES, Variable, View
 from ..._transforms.products import jvp, vjp
 from ..._transforms.vmap import vmap
 from ...ops.declare import dtype, shape
+from ..linear_maps import rows_of
 from ..namespaces import as_float_array, bare
 from .linear_steps import SparseJacobians
 
@@ -148,7 +149,7 @@ class RightSide:
     def jacobians(self, T, Y, implicit: bool, pattern) -> tuple:
         """(f, df / dy) at plain points; T has (steps, stages). `pattern`: where df / dy has entries, or
         None."""
-        n, points = Y.shape[-1], Y.reshape(-1, Y.shape[-1])
+        n, points = Y.shape[-1], rows_of(Y)
         if implicit and pattern is not None and pattern.shape == (n, n):
             found = self.sparse_jacobians(T.reshape(-1), points, pattern)
             if found is not None:

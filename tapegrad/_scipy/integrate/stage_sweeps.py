@@ -26,7 +26,7 @@ from ..._transforms.rebind import Rebind, forgotten, out_of, with_all
 from ..._transforms.vmap import vmap
 from ...implicit import or_zeros
 from ...ops.declare import dtype, shape
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import holds_tracked
 from .right_side import NAME, ROUNDING, RightSide, check_slopes, form_of_reading, other_values
 
@@ -230,7 +230,7 @@ class StageSweep:
 
         def by_stack(f: Callable, like) -> Callable:
             def run(z):
-                flat, many = z.reshape(-1, z.shape[-1]) if z.ndim > 1 else z, z.ndim > 1
+                flat, many = rows_of(z) if z.ndim > 1 else z, z.ndim > 1
                 # arrays stay plain
                 with changed(depth=0, compared=set()), self.slope.recordings(self.moving):
                     found = f(split(flat, like), out, xs, many, {})

@@ -12,7 +12,7 @@ from ..._core.arrays import xp_of
 from ..._core.registry import load
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape, xp
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import (
     CarrierType,
     as_float_array,
@@ -163,7 +163,7 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
         library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
         points = self.points if hasattr(self.points, "simplices") else bare(self.points)
         places = bare(point_coordinates(args, 2, self.values))
-        flat = places.reshape(-1, places.shape[-1])
+        flat = rows_of(places)
         on = lambda v: real(points, v, 0.0, *settings)(flat, **more)
         columns = AxisMap(
             lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows

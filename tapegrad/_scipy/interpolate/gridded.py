@@ -11,7 +11,7 @@ from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of, seen
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import (
     CarrierType,
     as_float_array,
@@ -287,7 +287,7 @@ class SphereSpline(RectBivariateSpline):
             )
         given = plain_argument(given)
         coefficients = lambda y: plain_np.array(
-            [real(**given, r=row.reshape(shape(r))).tck[2] for row in y.reshape(-1, y.shape[-1])]
+            [real(**given, r=row.reshape(shape(r))).tck[2] for row in rows_of(y)]
         )
         self.tx, self.ty, c = real(
             **given, r=plain_np.ones(shape(r)) if holds_tracked(r) else plain_argument(r)

@@ -24,7 +24,7 @@ from ..._core.primitive import primal_of, seen
 from ..._core.registry import load
 from ...ops.declare import dtype, ndim, shape
 from ..followed import FollowedObject, Follower, FunctionOverlay
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import (
     Carrier,
     SciPyNamespace,
@@ -205,7 +205,7 @@ def evaluate(c, x, p, nu: int, extrapolate: bool, out) -> None:
 
 
 def evaluate_bernstein(c, x, p, nu: int, extrapolate: bool, out) -> None:
-    h = (x[1:] - x[:-1])[:, None]
+    h = np.diff(x)[:, None]
     for _ in range(nu):
         degree = shape(c)[0] - 1
         c = degree * (c[1:] - c[:-1]) / h if degree else 0.0 * c
@@ -279,7 +279,7 @@ def of_slopes(constructor):
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
         if type(self)._theirs is itp.CubicHermiteSpline:
             return constructor(self, x, y, dydx, axis, extrapolate)
-        h = trailing(x[1:] - x[:-1], ndim(y) - 1)
+        h = trailing(np.diff(x), ndim(y) - 1)
         slope = (y[1:] - y[:-1]) / h
         t = (dydx[:-1] + dydx[1:] - 2 * slope) / h
         c = np.stack([t / h, (slope - dydx[:-1]) / h - t, dydx[:-1], y[:-1]])
@@ -427,7 +427,7 @@ def fit_interpolant(kind: str, x, y, settings: tuple = ()):
 
 def by_rows(f):
     """f of one row, of each."""
-    return lambda y: plain_np.array([f(row) for row in y.reshape(-1, y.shape[-1])]).reshape(*y.shape[:-1], -1)
+    return lambda y: plain_np.array([f(row) for row in rows_of(y)]).reshape(*y.shape[:-1], -1)
 
 
 def closed(y):

@@ -21,7 +21,7 @@ from ..._core.foreign import is_table
 from ..._core.primitive import primal_of
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN, changed
-from ..._core.trees import Const
+from ..._core.trees import Const, tuple_of
 from ..._core.variable import Variable
 from ..._transforms.gradient import grad
 from ..._transforms.jacobian import jacobian
@@ -208,10 +208,6 @@ def as_it_is(found, name: str, count: int = 1):
 
 # `jac` and `grad` are zero at a minimum, `fun` at a root
 DERIVED = ("x", "fun", "root", "cost", "jac", "grad")
-
-
-def tuple_of(args) -> tuple:
-    return args if isinstance(args, tuple) else (args,)
 
 
 # --- roots ---

@@ -16,7 +16,7 @@ from ...ops.declare import ndim, shape
 from ...ops.linalg.equations import lu_factored
 from ..device import device_concatenator
 from ..followed import FollowedObject, Follower
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import (
     Carrier,
     CarrierType,
@@ -182,7 +182,7 @@ class Solver(AxisMap):
             super().__init__(lambda b: self.rows(b, trans), lu.shape[0], lambda g: self.rows(g, other))
 
     def rows(self, b, trans: str):
-        flat, library = b.reshape(-1, b.shape[-1]).T, xp_of(b)
+        flat, library = rows_of(b).T, xp_of(b)
         return library.ascontiguousarray(
             self.lu.solve(library.asfortranarray(flat), trans).T, b.dtype
         ).reshape(b.shape)

@@ -17,7 +17,7 @@ from ..._core.registry import load
 from ...ops.declare import ndim, primitive, rules
 from ...ops.products import T, bilinear_forward
 from ...ops.shaping import reshape
-from ..linear_maps import shared
+from ..linear_maps import rows_of, shared
 
 KEPT_FACTORISATIONS = 4  # factorisations
 
@@ -67,7 +67,7 @@ class SparsityPattern:
 
     def times(self, data, x, back: bool):
         """A x, or A^T x, for the rows of x."""
-        flat = x.reshape(-1, x.shape[-1]).T
+        flat = rows_of(x).T
         if xp_of(data) is not np:
             at, library = xp_of(data).asarray, xp_of(data)
             rows, cols = (at(self.cols), at(self.rows)) if back else (at(self.rows), at(self.cols))
@@ -91,7 +91,7 @@ class SparsityPattern:
         return lu
 
     def solution(self, data, b, back: bool):
-        flat = b.reshape(-1, b.shape[-1]).T
+        flat = rows_of(b).T
         if xp_of(data) is not np:
             A = self.matrix(data).tocsc()
             lu = load("cupyx.scipy.sparse.linalg").splu(A)

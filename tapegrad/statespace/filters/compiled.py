@@ -5,6 +5,7 @@ theta, or of its rows if the field varies over time. So is each other entry that
 
 from collections import Counter
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -237,7 +238,7 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     >>> r.cov[:, 0, 0].round(6)
     array([2.00..., 2.50..., 3.00...])
     """
-    if not (isinstance(steps, (int, numpy.integer)) and steps >= 1):
+    if not (isinstance(steps, Integral) and steps >= 1):
         raise ArgumentError(f"forecast(..., steps={steps!r}): wanted a whole number, at least 1")
     data = call_data("forecast", model, y)
     n = data.steps

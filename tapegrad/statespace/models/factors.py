@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -108,7 +109,7 @@ def _quarterly(data: Observations, given: Sequence[int | str]) -> tuple[int, ...
     """Return the numbers of the quarterly series."""
     names, found = list(data.labels.columns), set()
     for x in [given] if isinstance(given, str) else given:
-        if x not in names and not (isinstance(x, (int, numpy.integer)) and 0 <= x < data.width):
+        if x not in names and not (isinstance(x, Integral) and 0 <= x < data.width):
             raise ArgumentError(
                 f"dynamic_factor: quarterly={given!r}; {x!r} is no column of Y, which has {', '.join(names)}"
             )

@@ -1,6 +1,7 @@
 """The arguments of seasonal ARIMA models with regressors."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -104,7 +105,7 @@ def sarimax(
 
 
 def is_order(x) -> bool:
-    return isinstance(x, (int, numpy.integer)) and not isinstance(x, bool) and int(x) >= 0
+    return isinstance(x, Integral) and not isinstance(x, bool) and int(x) >= 0
 
 
 def _orders(name: str, given, form: str) -> tuple:

@@ -1,5 +1,6 @@
 """Structural models as sums: `ss.level() + ss.trend() + ss.seasonal(12) + ss.regression(X)`."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -126,12 +127,12 @@ def seasonal(
     level + seasonal(12, harmonics=3)
     """
     if harmonics is None:
-        if not (isinstance(period, (int, numpy.integer)) and period >= 2):
+        if not (isinstance(period, Integral) and period >= 2):
             raise ArgumentError(
                 f"seasonal({period!r}): wanted a whole number of steps, at least 2; harmonics= allows others"
             )
         return Structural((Seasonal(name, var, f"seasonal({period})", int(period)),))
-    if not (isinstance(harmonics, (int, numpy.integer)) and 1 <= harmonics <= period / 2):
+    if not (isinstance(harmonics, Integral) and 1 <= harmonics <= period / 2):
         raise ArgumentError(
             f"seasonal({period}, harmonics={harmonics!r}): wanted a whole number from 1 to half the period"
         )
@@ -223,7 +224,7 @@ def ar(order: int, var: float | None = None, name: str = "ar") -> "Structural":
     >>> print(ss.level() + ss.ar(2))
     level + ar(2)
     """
-    if not (isinstance(order, (int, numpy.integer)) and order >= 1):
+    if not (isinstance(order, Integral) and order >= 1):
         raise ArgumentError(f"ar({order!r}): wanted a whole number, at least 1")
     return Structural((AutoregressiveComponent(name, var, f"ar({order})", int(order)),))
 

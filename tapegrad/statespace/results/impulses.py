@@ -1,5 +1,6 @@
 """Responses of the observations to a shock of the noise of the states."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -41,7 +42,7 @@ def impulse_responses(
     """
     model, data = fit.model, fit.data
     first = data.labels.position("impulse_responses: anchor", anchor, data.steps)
-    if not (isinstance(steps, (int, numpy.integer)) and steps >= 0):
+    if not (isinstance(steps, Integral) and steps >= 0):
         raise ArgumentError(f"impulse_responses: steps={steps!r}; wanted a whole number, at least 0")
     fields, m = checked_fields(model, data)
     field = {name: to_host(value(x)) for name, x in fields.items() if x is not None}
@@ -74,14 +75,10 @@ def impulse_responses(
 
 def _shock(Q: ndarray, impulse, orthogonalized: bool) -> ndarray:
     r = len(Q)
-    if isinstance(impulse, (int, numpy.integer)) and not 0 <= impulse < r:
+    if isinstance(impulse, Integral) and impulse not in range(r):
         raise ArgumentError(f"impulse_responses: impulse={impulse}; the states have {r} noises")
     try:
-        e = (
-            numpy.eye(r)[impulse]
-            if isinstance(impulse, (int, numpy.integer))
-            else numpy.asarray(impulse, float)
-        )
+        e = numpy.eye(r)[impulse] if isinstance(impulse, Integral) else numpy.asarray(impulse, float)
     except (TypeError, ValueError):
         e = numpy.zeros(0)
     if e.shape != (r,):
