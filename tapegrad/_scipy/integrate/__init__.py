@@ -317,10 +317,6 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     return found
 
 
-def bound_of(g, *at):
-    return g(*at) if callable(g) else g
-
-
 @INTEGRATE.rule(itg.nquad, by_steps=True)
 def nquad(func, ranges, args=None, opts=None, full_output=False):
     """The innermost integral is over the first argument."""
@@ -351,23 +347,8 @@ def nested_quad(func, ranges: list, args, settings: dict) -> tuple:
     return over(len(ranges) - 1, (), func, args, *ranges)
 
 
-def limits(low, high, n: int) -> ComposedFunction:
-    """The limits of an inner integral, of the n outer variables from the outermost on."""
-    return ComposedFunction(
-        lambda low, high: lambda *outer: [bound_of(g, *outer[:n][::-1]) for g in (low, high)], low, high
-    )
-
-
-@INTEGRATE.rule(itg.dblquad, by_steps=True)
-def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
-    return nested_quad(func, [limits(gfun, hfun, 1), (a, b)], args, {"epsabs": epsabs, "epsrel": epsrel})
-
-
-@INTEGRATE.rule(itg.tplquad, by_steps=True)
-def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
-    ranges = [limits(qfun, rfun, 2), limits(gfun, hfun, 1), (a, b)]
-    return nested_quad(func, ranges, args, {"epsabs": epsabs, "epsrel": epsrel})
-
+for _f in (itg.dblquad, itg.tplquad):
+    INTEGRATE.rule(_f, by_steps=True)(FOLLOWED.function(_f))
 
 # --- differential equations ---
 

@@ -193,7 +193,7 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
 def are_in_order(times, steps: AdaptiveSteps) -> bool:
     """Are these times of the result valid?"""
     ends = np.concatenate([[steps.start], times, [steps.bound]])
-    lengths = steps.way * np.diff(ends)
+    lengths = steps.way * (ends[1:] - ends[:-1])
     return len(shape(times)) == 1 and bool((lengths >= 0).all()) and bool((lengths[1:-1] > 0).all())
 
 

@@ -205,7 +205,7 @@ def evaluate(c, x, p, nu: int, extrapolate: bool, out) -> None:
 
 
 def evaluate_bernstein(c, x, p, nu: int, extrapolate: bool, out) -> None:
-    h = np.diff(x)[:, None]
+    h = (x[1:] - x[:-1])[:, None]
     for _ in range(nu):
         degree = shape(c)[0] - 1
         c = degree * (c[1:] - c[:-1]) / h if degree else 0.0 * c
@@ -279,7 +279,7 @@ def of_slopes(constructor):
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
         if type(self)._theirs is itp.CubicHermiteSpline:
             return constructor(self, x, y, dydx, axis, extrapolate)
-        h = trailing(np.diff(x), ndim(y) - 1)
+        h = trailing(x[1:] - x[:-1], ndim(y) - 1)
         slope = (y[1:] - y[:-1]) / h
         t = (dydx[:-1] + dydx[1:] - 2 * slope) / h
         c = np.stack([t / h, (slope - dydx[:-1]) / h - t, dydx[:-1], y[:-1]])

@@ -70,10 +70,12 @@ class ModelComponent:
     def variance_of(self, p: Mapping[str, Any]):
         return p[self.variance] if self.var is None else float(self.var)
 
+    def variance_block(self, start: float) -> dict[str, ParameterBlock]:
+        return {self.variance: ParameterBlock(start, positive())} if self.var is None else {}
+
     def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         """Return the component's parameters, with starting values for a sample."""
-        start = sample.s2 / self.share
-        return {self.variance: ParameterBlock(start, positive())} if self.var is None else {}
+        return self.variance_block(sample.s2 / self.share)
 
     def readings(self, s: ComponentStates) -> list[tuple[str, Any]]:
         """Return what is read from the component's states: names and loadings."""
