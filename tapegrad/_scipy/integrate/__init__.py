@@ -12,7 +12,6 @@ from ... import numpy as np
 from ..._core.errors import ArgumentError, ConvergenceError, callers_line, heard, take_back
 from ..._core.primitive import primal_of
 from ..._core.registry import load
-from ..._core.scope import OPEN
 from ..._core.trees import Const, tuple_of
 from ..._transforms.vmap import vmap
 from ...ops.declare import shape
@@ -317,37 +316,7 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     return found
 
 
-@INTEGRATE.rule(itg.nquad, by_steps=True)
-def nquad(func, ranges, args=None, opts=None, full_output=False):
-    """The innermost integral is over the first argument."""
-    if full_output or not (opts is None or isinstance(opts, dict)):
-        raise ArgumentError(
-            "scipy.integrate.nquad: full_output=, and opts= other than one dict for all integrals, are not "
-            "supported on a tracked Variable"
-        )
-    return nested_quad(func, ranges, args, opts or {})
-
-
-def nested_quad(func, ranges: list, args, settings: dict) -> tuple:
-    args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
-
-    def over(k, outer, func, args, *ranges):
-        ends = ranges[k](*outer, *args) if callable(ranges[k]) else ranges[k]
-
-        def inner(outer, func, args, *ranges):
-            return (
-                (lambda x: func(x, *outer, *args))
-                if k == 0
-                else lambda x: over(k - 1, (x, *outer), func, args, *ranges)[0]
-            )
-
-        integral = quad if OPEN.depth else itg.quad  # (without a transform around it: on plain values)
-        return integral(ComposedFunction(inner, outer, func, args, *ranges), *ends, **settings)
-
-    return over(len(ranges) - 1, (), func, args, *ranges)
-
-
-for _f in (itg.dblquad, itg.tplquad):
+for _f in (itg.nquad, itg.dblquad, itg.tplquad):
     INTEGRATE.rule(_f, by_steps=True)(FOLLOWED.function(_f))
 
 # --- differential equations ---
