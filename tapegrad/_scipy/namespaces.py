@@ -128,6 +128,11 @@ def holds_tracked(*xs) -> bool:
 KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
 
 
+def present(module, names) -> list:
+    """What a module has of these names, in this version."""
+    return [getattr(module, name) for name in names if hasattr(module, name)]
+
+
 def tracked_among(*xs):
     """The first that is tracked; the first, if none is."""
     return next((x for x in xs if holds_tracked(x)), xs[0])

@@ -22,6 +22,7 @@ from .namespaces import (
     bare,
     constant_like,
     holds_tracked,
+    present,
     refusal_text,
     tracked_among,
 )
@@ -236,9 +237,9 @@ OTHERS = (
     "MetricInfo",
 )
 DISTANCE.constant(
-    *[getattr(sd, n) for n in OTHERS if hasattr(sd, n)],
+    *present(sd, OTHERS),
 )  # fmt: skip
-DISTANCE.constant(*[getattr(sd, n) for n in CONSTANT if hasattr(sd, n)], but=("w",))
+DISTANCE.constant(*present(sd, CONSTANT), but=("w",))
 
 
 @DISTANCE.rule(sd.directed_hausdorff)

@@ -301,9 +301,6 @@ class SphereSpline(RectBivariateSpline):
             )
         self.c = np.reshape(c, (len(self.tx) - kx - 1, len(self.ty) - ky - 1))
 
-    def _plain(self):
-        return RectBivariateSpline._plain(self)
-
     def __call__(self, theta, phi, dtheta=0, dphi=0, grid=True):
         at = seen(theta) if holds_tracked(theta) else plain_np.asarray(plain_argument(theta))
         if at is not None and at.size and not 0 <= at.min() <= at.max() <= math.pi:

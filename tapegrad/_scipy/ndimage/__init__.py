@@ -3,12 +3,12 @@
 import scipy.ndimage as ndi
 
 from ...ops.declare import ndim
-from ..namespaces import as_integer, plain_setting
+from ..namespaces import as_integer, plain_setting, present
 from .compiled import FOLLOWED
 from .labelled_regions import NDIMAGE
 
 OF_FUNCTIONS = ("generic_filter", "generic_filter1d", "labeled_comprehension", "vectorized_filter")
-for _f in [getattr(ndi, name) for name in OF_FUNCTIONS if hasattr(ndi, name)]:
+for _f in present(ndi, OF_FUNCTIONS):
     NDIMAGE.rule(_f, of_functions=True)(FOLLOWED.function(_f))
 
 

@@ -9,7 +9,7 @@ import scipy.ndimage as ndi
 
 from ... import numpy as np
 from ...ops.declare import shape
-from ..namespaces import SciPyNamespace, as_float_array, bare
+from ..namespaces import SciPyNamespace, as_float_array, bare, present
 
 NDIMAGE = SciPyNamespace(ndi, "cupyx.scipy.ndimage")
 
@@ -53,6 +53,6 @@ NDIMAGE.constant(
     ndi.binary_propagation, ndi.distance_transform_cdt, ndi.find_objects,
     ndi.generate_binary_structure, ndi.histogram, ndi.iterate_structure, ndi.label, ndi.maximum_position,
     ndi.minimum_position,
-    ndi.watershed_ift, *[getattr(ndi, n) for n in ("value_indices",) if hasattr(ndi, n)],
+    ndi.watershed_ift, *present(ndi, ("value_indices",)),
 )  # fmt: skip
 NDIMAGE.constant(ndi.distance_transform_bf, ndi.distance_transform_edt, but=("sampling",))

@@ -31,7 +31,15 @@ from ...implicit.systems import inverse_of, singular_part
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower
-from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text, with_derivative_of
+from ..namespaces import (
+    SciPyNamespace,
+    as_float_array,
+    bare,
+    holds_tracked,
+    present,
+    refusal_text,
+    with_derivative_of,
+)
 from ..plain_values import on_plain_values
 from .callback_search import called_again, searched
 from .linear_programs import linprog, milp, quadratic_assignment
@@ -488,7 +496,7 @@ def isotonic_regression(y, *, weights=None, increasing=True):
 OPTIMIZE.constant(
     opt.linear_sum_assignment,
     opt.show_options,
-    *[getattr(opt, n) for n in ("linprog_verbose_callback",) if hasattr(opt, n)],
+    *present(opt, ("linprog_verbose_callback",)),
 )
 for _f in (linprog, milp, quadratic_assignment):
     OPTIMIZE.rule(getattr(opt, _f.__name__))(_f)

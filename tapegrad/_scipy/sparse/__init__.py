@@ -19,6 +19,7 @@ from ..namespaces import (
     as_float_array,
     bare,
     holds_tracked,
+    present,
     refusal_text,
 )
 from . import assembled as assembled
@@ -67,9 +68,7 @@ def exponential(A: SparseMatrix, mu, B, t: float):
 
 
 LINALG.rule(sla.matrix_power)(lambda A, power: sparse_matrix_power(sparse(A), int(power)))
-LINALG.constant(
-    *[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "use_solver") if hasattr(sla, n)]
-)
+LINALG.constant(*present(sla, ("is_sptriangular", "spbandwidth", "use_solver")))
 
 scipy_linalg = faces.linalg
 

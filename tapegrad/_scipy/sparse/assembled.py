@@ -10,7 +10,7 @@ from ..._core.arrays import is_array
 from ..._core.variable import Variable
 from ...ops.declare import shape
 from ..device import device_concatenator
-from ..namespaces import plain_argument
+from ..namespaces import plain_argument, present
 from .matrices import (
     FACES,
     SPARSE,
@@ -100,13 +100,13 @@ def find(A):
 
 
 SPARSE.constant(
-    *[getattr(sps, n) for n in (
+    *present(sps, (
         "issparse", "isspmatrix", "isspmatrix_bsr", "isspmatrix_coo", "isspmatrix_csc", "isspmatrix_csr",
         "isspmatrix_dia",
         "isspmatrix_dok", "isspmatrix_lil", "get_index_dtype", "safely_cast_index_arrays", "eye", "eye_array",
         "identity", "rand",
         "random", "random_array", "load_npz",
-    ) if hasattr(sps, n)],
+    )),
 )  # fmt: skip
 SPARSE.constant(sps.save_npz)  # the values are written
 
