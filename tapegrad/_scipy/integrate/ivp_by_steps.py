@@ -353,16 +353,16 @@ class DenseSolution(Carrier):
         raise NotImplementedError
 
 
+@dataclass(eq=False, repr=False)
 class Solution(DenseSolution):
     """The interpolants of the steps: a state of each step, and the sum of the rows with their weights."""
 
-    def __init__(self, steps, span: Span, states, rows, asked, mixed: bool):
-        self.steps = steps
-        self.span = span
-        self.states = states
-        self.rows = rows
-        self.mixed = mixed
-        self.asked = asked  # the steps of the rows
+    steps: Any
+    span: Span
+    states: Any
+    rows: Any
+    asked: Any  # the steps of the rows
+    mixed: bool
 
     def _tracked(self) -> bool:
         return holds_tracked(self.states, self.rows) or self.span.tracked

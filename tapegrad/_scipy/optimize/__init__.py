@@ -9,6 +9,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -81,11 +82,14 @@ LEAST_AT_START = 1e-5  # of a minimum that is the start: where the slopes are sm
 NEGLIGIBLE_STEP = 1e-10  # of Newton's method, relative to x
 
 
+@dataclass(eq=False)
 class Equations:
     """What is zero at the solution, as a function of x: `form` makes one array of what f gives."""
 
-    def __init__(self, kind: str, name: str, form: Callable, shape: tuple):
-        self.kind, self.name, self.form, self.shape = kind, name, form, shape
+    kind: str
+    name: str
+    form: Callable
+    shape: tuple
 
     def of(self, f: Callable, args: tuple) -> Callable:
         def F(x):
