@@ -105,6 +105,9 @@ def setting(**modes: Any) -> Any:
         return now()
 
 
+quiet = partial(np.errstate, all="ignore")
+
+
 # --- blocks ---
 
 

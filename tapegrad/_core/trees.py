@@ -18,6 +18,10 @@ from .variable import HANDLES, SUBARRAYS, Subarray, Variable
 LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, *HANDLES))
 
 
+def tuple_of(x: Any) -> AnyTuple:
+    return x if isinstance(x, tuple) else (x,)
+
+
 class Const:
     """Mark an argument or a function as constant: no derivative, no records.
 

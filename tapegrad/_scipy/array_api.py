@@ -8,7 +8,7 @@ import numpy as np
 from .. import numpy as faces
 
 
-def result_type(*xs: Any, force_floating: bool = False, **_: Any) -> Any:
+def result_type(*xs, force_floating: bool = False, **_):
     """SciPy's `xp_result_type`, in one step."""
     given = [faces.asarray(x) if isinstance(x, (list, tuple)) else x for x in xs if x is not None]
     return np.result_type(*[getattr(x, "dtype", x) for x in given], *[1.0] * force_floating)
@@ -17,13 +17,13 @@ def result_type(*xs: Any, force_floating: bool = False, **_: Any) -> Any:
 class ElementUpdate:
     """`array_api_extra.at(x)[i].set(y)` and its kin."""
 
-    def __init__(self, x: Any, at: Any = Ellipsis):
+    def __init__(self, x, at=Ellipsis):
         self.x, self.at = x, at
 
-    def __getitem__(self, at: Any) -> "ElementUpdate":
+    def __getitem__(self, at) -> "ElementUpdate":
         return ElementUpdate(self.x, at)
 
-    def set(self, y: Any, copy: bool | None = None, **_: Any) -> Any:
+    def set(self, y, copy: bool | None = None, **_):
         """(SciPy counts on it that an array is written in place.)"""
         if not getattr(self.x, "ndim", 0):
             where = True if self.at is Ellipsis else self.at
@@ -34,19 +34,17 @@ class ElementUpdate:
         x[self.at] = y
         return x
 
-    def add(self, y: Any, **options: Any) -> Any:
+    def add(self, y, **options):
         return self.set(self.x[self.at] + y, **options)
 
-    def multiply(self, y: Any, **options: Any) -> Any:
+    def multiply(self, y, **options):
         return self.set(self.x[self.at] * y, **options)
 
-    def divide(self, y: Any, **options: Any) -> Any:
+    def divide(self, y, **options):
         return self.set(self.x[self.at] / y, **options)
 
 
-def apply_where(
-    condition: Any, args: Any, f: Callable, g: Callable | None = None, /, *, fill_value: Any = None, **_: Any
-) -> Any:
+def apply_where(condition, args, f: Callable, g: Callable | None = None, /, *, fill_value=None, **_):
     """`array_api_extra.apply_where` with both branches evaluated, so that the condition may be hidden."""
     xs = args if isinstance(args, (tuple, list)) else (args,)
     with np.errstate(all="ignore"):
@@ -56,7 +54,7 @@ def apply_where(
 ARRAY_LIBRARIES = ("numpy", "cupy", "torch", "jax", "array_api_strict", "dask")
 
 
-def array_api(library: Any) -> dict[str, Any]:
+def array_api(library) -> dict[str, Any]:
     """SciPy's questions about the library of its arguments, which is ours."""
     return {
         "array_namespace": lambda *xs, **_: library,

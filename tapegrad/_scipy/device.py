@@ -8,7 +8,6 @@ what meets an array of the device is moved there, and so is each array that is m
 import functools
 import sys
 import types
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from .namespaces import on_a_device
 
 
 @nested
-def there(x: Any) -> Any:
+def there(x):
     """x with the arrays of numbers of the host moved to the device."""
     kind = type(x)
     if kind is np.ndarray:
@@ -30,12 +29,12 @@ def there(x: Any) -> Any:
     return on_device(x) if kind in HANDLES and is_array(layout_of(x)) else x
 
 
-def device_concatenator(*xs: Any) -> Any:
+def device_concatenator(*xs):
     """All on the device, if one of them is there."""
     return [there(x) for x in xs] if on_a_device(xs) else xs
 
 
-def parts_there(x: Any, within: bool = False) -> Any:
+def parts_there(x, within: bool = False):
     """The same of an argument.  What is listed beside an array of the device is an array there; so is a list
     of numbers that are not all integers, which may be a shape or axes."""
     if type(x) not in (list, tuple):
@@ -58,11 +57,11 @@ def parts_there(x: Any, within: bool = False) -> Any:
 class AdaptedFunction:
     """A function of CuPy's that takes what NumPy's does."""
 
-    def __init__(self, theirs: Any, host: Any):
+    def __init__(self, theirs, host):
         self.theirs, self.host = theirs, host
         functools.update_wrapper(self, host, updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args, **kwargs):
         for name in ("device", "like"):  # where it is to lie
             kwargs.pop(name, None)
         if kwargs.get("kind") == "mergesort":  # NumPy's old name of a stable sort
@@ -72,7 +71,7 @@ class AdaptedFunction:
             return there(self.theirs(*[parts_there(x) for x in args], **moved))
         return there(self.host(*args, **kwargs))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         found = getattr(self.host, name)
         return AdaptedFunction(getattr(self.theirs, name, found), found) if callable(found) else found
 
@@ -80,10 +79,10 @@ class AdaptedFunction:
 class DeviceConcatenator:
     """`np.r_` and `np.c_`."""
 
-    def __init__(self, host: Any):
+    def __init__(self, host):
         self.host = host
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at):
         parts = at if type(at) is tuple else (at,)
         if not on_a_device(parts):
             return there(self.host[at])
@@ -98,23 +97,23 @@ class DeviceConcatenator:
             )
         ]
 
-    def range_of(self, p: Any) -> Any:
+    def range_of(self, p):
         return there(self.host[p]) if isinstance(p, slice) else p
 
 
 class DeviceModule:
     """A module of ours in CuPy's names; NumPy's or SciPy's where CuPy has none."""
 
-    def __init__(self, theirs: Any, host: Any):
+    def __init__(self, theirs, host):
         self._theirs, self._host = theirs, host
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         host = getattr(self._host, name)
         found = self.__dict__[name] = lenient(getattr(self._theirs, name, host), host)
         return found
 
 
-def lenient(theirs: Any, host: Any) -> Any:
+def lenient(theirs, host):
     if isinstance(host, types.ModuleType):
         return DeviceModule(theirs, host)
     if isinstance(host, type) or not callable(host):

@@ -1,7 +1,6 @@
 """numexpr in followed code.  Its expressions are Python's, and its functions have the names of NumPy's."""
 
 import sys
-from typing import Any
 
 import numexpr
 
@@ -13,9 +12,7 @@ FUNCTIONS = {name: getattr(np, name, f) for name, f in numexpr.expressions.funct
 FUNCTIONS["complex"] = lambda a, b: a + 1j * b
 
 
-def evaluate(
-    ex: Any, local_dict: Any = None, global_dict: Any = None, out: Any = None, **settings: Any
-) -> Any:
+def evaluate(ex, local_dict=None, global_dict=None, out=None, **settings):
     """`numexpr.evaluate`, of arrays that may be tracked."""
     frame = sys._getframe(1)
     here = frame.f_locals if local_dict is None else local_dict
@@ -36,5 +33,5 @@ def evaluate(
     return out
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str):
     return getattr(numexpr, name)

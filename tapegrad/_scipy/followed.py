@@ -87,7 +87,7 @@ def statistic_of_samples(g: types.FunctionType) -> Callable:
     return run
 
 
-def is_clean_sample(x: Any) -> bool:
+def is_clean_sample(x) -> bool:
     """Is x an array of one axis of floating point numbers, known to have no nan?"""
     if getattr(x, "ndim", 0) != 1 or x.dtype.kind != "f" or (values := seen(x)) is None:
         return False
@@ -115,13 +115,13 @@ COMPILED = ("builtin_function_or_method", "cython_function_or_method", "fused_cy
 class CompiledFunction:
     """A function that SciPy has compiled.  `rule`: ours, for tracked values."""
 
-    def __init__(self, f: Any, rule: Callable | None = None):
+    def __init__(self, f, rule: Callable | None = None):
         self.f, self.rule = f, rule
 
-    def __getitem__(self, kind: Any) -> "CompiledFunction":
+    def __getitem__(self, kind) -> "CompiledFunction":
         return CompiledFunction(self.f[kind], self.rule)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args, **kwargs):
         if not holds_tracked(args, kwargs) and (self.rule is None or not on_a_device(args)):
             y = self.f(*plain_argument(args), **plain_argument(kwargs))
             return y if y is None else as_variable(y)
@@ -140,7 +140,7 @@ class FollowedObject(Carrier):
     def _tracked(self) -> bool:
         return holds_tracked(vars(self))
 
-    def _plain(self) -> Any:
+    def _plain(self):
         new = object.__new__(type(self)._theirs)
         put_state(
             new,
@@ -152,13 +152,13 @@ class FollowedObject(Carrier):
         )
         return new
 
-    def _bare(self) -> Any:
+    def _bare(self):
         new = object.__new__(type(self))
         vars(new).update({name: rebound_method(v, self, new) or bare(v) for name, v in vars(self).items()})
         return new
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = object.__new__(cls)
         if hasattr(shadow, "seen"):  # before what leads back to it
             shadow.seen[id(x)] = new
@@ -176,7 +176,7 @@ class FollowedObject(Carrier):
         return new
 
 
-def rebound_method(v: Any, x: Any, new: Any) -> Any:
+def rebound_method(v, x, new):
     """A method of x that x holds, as that of another object."""
     if type(v) is not types.MethodType or v.__self__ is not x:
         return None
@@ -187,12 +187,12 @@ def rebound_method(v: Any, x: Any, new: Any) -> Any:
 ARRAY_API = "array_api_compat.numpy"  # the end of the name of the module that is NumPy to SciPy's code
 
 
-def library_stand_in(v: Any) -> Any:
+def library_stand_in(v):
     """Our library for SciPy's."""
     return faces if type(v) is types.ModuleType and v.__name__.endswith(ARRAY_API) else None
 
 
-def theirs_of(v: Any, owner: Any) -> Any:
+def theirs_of(v, owner):
     """SciPy's library for ours, and the function of a class for the followed one."""
     if type(v) is types.FunctionType and v.__module__ == __name__:
         return getattr(owner._theirs, v.__name__)
@@ -211,10 +211,10 @@ def theirs_of(v: Any, owner: Any) -> Any:
 class FunctionOverlay:
     """A module with other functions."""
 
-    def __init__(self, module: Any, **others: Any):
+    def __init__(self, module, **others):
         self.__dict__.update(others, _module=module)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(self._module, name)
 
 
@@ -230,12 +230,14 @@ class FollowedType(CarrierType):
     """A followed class.  `_on_device` gives the class for CuPy arrays.  With `_plain_by_library` the library
     makes objects of plain values, which so have its rounding."""
 
+    _of: Any
+
     def __call__(cls, *args, **kwargs):
         own = cls.__dict__
         if on_a_device(args) or on_a_device(kwargs.values()):
             cls = own["_on_device"]() if "_on_device" in own else cls
             # CuPy's arrays lack methods of NumPy's
-            args = [variable(a) if is_array(a) and xp_of(a) is not np else a for a in args]
+            args = tuple([variable(a) if is_array(a) and xp_of(a) is not np else a for a in args])
         elif own.get("_plain_by_library") and not holds_tracked(args, kwargs):
             return cls._of(cls._theirs(*plain_argument(args), **plain_argument(kwargs)), unchanged)
         return CarrierType.__call__(cls, *args, **kwargs)
@@ -246,7 +248,7 @@ class Follower:
 
     on_device = False
 
-    def __init__(self, *homes: str, **given: Any):
+    def __init__(self, *homes: str, **given):
         self.homes, self.named = (*homes, "scipy._lib.", "scipy._external."), given
         self.given = {**array_api(faces), **given}
         # id -> (what was met, ours)
@@ -255,7 +257,7 @@ class Follower:
         self.bases: dict[type, type] = {}  # a class of the library's without bases -> the base of ours
         self.decorators: dict[Callable, Callable] = {}  # a function of the library's -> what ours gets
 
-    def leaf(self, theirs: Any, ours: Any) -> None:
+    def leaf(self, theirs, ours) -> None:
         """Declare the rule of a function that is compiled, for tracked values."""
         self.leaves[id(theirs)] = self.seen[id(theirs)] = theirs, CompiledFunction(theirs, ours)
 
@@ -267,10 +269,10 @@ class Follower:
     def device(self) -> "DeviceFollower":
         return DeviceFollower(self)
 
-    def is_home(self, module: Any) -> bool:
+    def is_home(self, module) -> bool:
         return isinstance(module, str) and module.startswith(self.homes)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         """What a name of the library's means to its followed code."""
         kind = type(x)
         if kind in IMMUTABLE:
@@ -282,7 +284,7 @@ class Follower:
         self.seen[id(x)] = x, new
         return new
 
-    def stand_in(self, x: Any, kind: type) -> Any:
+    def stand_in(self, x, kind: type):
         if getattr(x, "__name__", None) in self.given:
             return self.given[x.__name__]
         if kind is types.ModuleType:
@@ -326,17 +328,17 @@ class Follower:
             ours = self.instance(x)
         return x if ours is None else ours
 
-    def library(self, module: Any) -> Any:
+    def library(self, module):
         """A module of ours for theirs."""
         return module
 
-    def face(self, x: Any) -> Any:
+    def face(self, x):
         ours = stand_ins.function_stand_in(x)
         rule = None if ours is None or isinstance(x, type) else function_for(x)
         followed = getattr(rule, "followed", None)
         return ours if followed is None else called_within(followed(), ours)
 
-    def constant(self, x: np.ndarray) -> Any:
+    def constant(self, x: np.ndarray):
         """An array of the library's, so that what is computed of it takes what is tracked."""
         return variable(x.copy())
 
@@ -346,7 +348,7 @@ class Follower:
             self.seen[key] = real, ModuleGlobals(real, self)
         return self.seen[key][1]
 
-    def function(self, f: Any) -> Callable:
+    def function(self, f) -> Callable:
         """f with other surroundings, chosen by where its arrays lie."""
         g = self.rebuilt(f)
 
@@ -359,7 +361,7 @@ class Follower:
         vars(on_arrays).update(followed=lambda: on_arrays, code=g)
         return on_arrays
 
-    def rebuilt(self, f: Any) -> Callable:
+    def rebuilt(self, f) -> Callable:
         f = getattr(f, "_implementation", f)  # (of what NumPy dispatches)
         cells = None
         if f.__closure__:
@@ -379,13 +381,13 @@ class Follower:
             return self.decorators[f](g)
         return statistic_of_samples(g) if DECORATED <= set(f.__code__.co_freevars) else g
 
-    def cell(self, c: Any) -> Any:
+    def cell(self, c):
         try:
             return types.CellType(self(c.cell_contents))
         except ValueError:
             return c
 
-    def of_class(self, c: type) -> Any:
+    def of_class(self, c: type):
         if (
             issubclass(c, (BaseException, dict, list))
             or not is_python_class(c)
@@ -415,7 +417,7 @@ class Follower:
             else c
         )
 
-    def klass(self, c: type) -> Any:
+    def klass(self, c: type):
         """A class with the members of c, followed; SciPy's own instances are instances of it too."""
         known = self.seen.get(id(c))
         if known is not None:
@@ -442,7 +444,7 @@ class Follower:
                 setattr(new, name, self.member(v))
         return new
 
-    def instance(self, x: Any, kind: Any = None) -> Any:
+    def instance(self, x, kind=None):
         """The library's object x with followed methods; `kind` is a subclass of its followed class."""
         key = "instance", id(x), kind
         if key not in self.seen:
@@ -451,11 +453,11 @@ class Follower:
             vars(new).update({name: self.attribute(v, x, new) for name, v in vars(x).items()})
         return self.seen[key][1]
 
-    def is_instance(self, x: Any) -> bool:
+    def is_instance(self, x) -> bool:
         """Is x an object of a class that is followed?"""
         return self.is_home(type(x).__module__) and isinstance(self.of_class(type(x)), FollowedType)
 
-    def attribute(self, v: Any, x: Any, new: Any) -> Any:
+    def attribute(self, v, x, new):
         """What x holds, for the object that stands for x."""
         if type(v) is np.vectorize:
             return faces.vectorize(self.attribute(v.pyfunc, x, new), v.otypes, excluded=v.excluded)
@@ -464,7 +466,7 @@ class Follower:
         name = getattr(v.__func__, "__name__", "")
         return getattr(new, name) if hasattr(type(new), name) else types.MethodType(self(v.__func__), new)
 
-    def member(self, m: Any) -> Any:
+    def member(self, m):
         kind = type(m)
         if kind is types.FunctionType:
             return (
@@ -484,7 +486,7 @@ class Follower:
             return new
         return self(m)
 
-    def method(self, m: Any) -> Callable:
+    def method(self, m) -> Callable:
         """A method of an object that holds arrays of the host; where it meets one of the device, it is that
         of a copy there."""
         g = self.rebuilt(m)
@@ -498,7 +500,7 @@ class Follower:
         return on_arrays
 
 
-def called_within(followed: Any, ours: Callable) -> Callable:
+def called_within(followed, ours: Callable) -> Callable:
     """A public function that is followed, for followed code that calls it: the code alone, for Variables that
     show their values.  `ours`: the public function's face, for anything else."""
     code = followed.code
@@ -513,12 +515,12 @@ def called_within(followed: Any, ours: Callable) -> Callable:
     return run
 
 
-def whole_range(*ends: Any) -> range:
+def whole_range(*ends) -> range:
     """Python's, of whole numbers that lie on the device."""
     return range(*[int(bare(n)) for n in ends])
 
 
-def whole_zip(*xs: Any, strict: bool = False) -> zip:
+def whole_zip(*xs, strict: bool = False) -> zip:
     """Python's; whole numbers that lie on the device are Python's, too."""
     whole = lambda x: on_a_device((x,)) and getattr(x, "dtype", np.dtype(float)).kind in "iu"
     return zip(*[bare(x).tolist() if whole(x) else x for x in xs], strict=strict)
@@ -528,7 +530,7 @@ def whole_extreme(which: Callable) -> Callable:
     """Python's `min` or `max`, of which a whole number that lies on the device becomes Python's."""
 
     @functools.wraps(which)
-    def of(*args: Any, **kwargs: Any) -> Any:
+    def of(*args, **kwargs):
         found = which(*args, **kwargs)
         whole = on_a_device((found,)) and getattr(found, "dtype", np.dtype(float)).kind in "iu"
         return int(bare(found)) if whole and not getattr(found, "shape", ()) else found
@@ -552,14 +554,14 @@ class DeviceFollower(Follower):
         stand_ins_there = (np.r_, library.r_), (np.c_, library.c_), (np.ndarray, library._theirs.ndarray)
         self.seen = {id(x): (x, ours) for x, ours in stand_ins_there} | host.leaves
 
-    def library(self, module: Any) -> Any:
+    def library(self, module):
         return (
             lenient(module, module)
             if module is not None and module is not faces
             else module and numpy_on_device()
         )
 
-    def face(self, x: Any) -> Any:
+    def face(self, x):
         ours = stand_ins.function_stand_in(x)
         if ours is x:
             return None
@@ -567,7 +569,7 @@ class DeviceFollower(Follower):
             return None if isinstance(ours, FollowedType) and self.is_home(ours._theirs.__module__) else ours
         return face_there(ours) or lenient(ours, ours)
 
-    def constant(self, x: np.ndarray) -> Any:
+    def constant(self, x: np.ndarray):
         return there(variable(x.copy()))
 
     def space(self, real: dict) -> ModuleGlobals:
@@ -577,13 +579,13 @@ class DeviceFollower(Follower):
                 dict.__setitem__(new, name, ours)
         return new
 
-    def rebuilt_once(self, f: Any) -> Callable:
+    def rebuilt_once(self, f) -> Callable:
         known = self.seen.get(("function", id(f)))
         if known is None:
             known = self.seen["function", id(f)] = f, self.rebuilt(f)
         return known[1]
 
-    def object(self, x: Any) -> Any:
+    def object(self, x):
         """An object of a followed class, with its arrays on the device."""
         new = object.__new__(self.of_class(type(x)._theirs))
         for name, v in vars(x).items():
@@ -601,7 +603,7 @@ class DeviceRules(DeviceFollower):
         self.homes, self.given, self.decorators = (), {}, {}
         self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (faces, library))}
 
-    def stand_in(self, x: Any, kind: type) -> Any:
+    def stand_in(self, x, kind: type):
         if x is np:
             return plain_on_device()
         if kind is type and is_rule(x) and not issubclass(x, Carrier):
@@ -628,7 +630,7 @@ class DeviceRules(DeviceFollower):
         return new
 
 
-def face_there(x: Any) -> Any:
+def face_there(x):
     """NumPy's face as CuPy's; None for anything else."""
     library = numpy_on_device()
     for place in (library, library.linalg, library.fft):
@@ -648,7 +650,7 @@ PLAIN = (
 )
 
 
-def is_rule(f: Any) -> bool:
+def is_rule(f) -> bool:
     """Is this function or class code of a rule, and no operation or word with which rules are written?"""
     home = f.__module__ or ""
     is_compiled = not isinstance(f, type) and f.__code__.co_filename.startswith("<")

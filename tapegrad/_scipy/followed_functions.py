@@ -1,7 +1,5 @@
 """The follower of the functions that `ops.declare.follow` declares."""
 
-from typing import Any
-
 from numpy.lib import _arraypad_impl
 from numpy.linalg import _linalg
 
@@ -17,20 +15,20 @@ PAIRS = vars(_arraypad_impl)["_as_pairs"]
 class ArrayConverter:
     """NumPy's compiled class of this name: the arguments of a function as arrays."""
 
-    def __init__(self, *xs: Any):
+    def __init__(self, *xs):
         self.xs = tuple(map(np.asanyarray, xs))
 
-    def __getitem__(self, k: int) -> Any:
+    def __getitem__(self, k: int):
         return self.xs[k]
 
-    def as_arrays(self, **_: Any) -> tuple:
+    def as_arrays(self, **_) -> tuple:
         return self.xs
 
-    def wrap(self, y: Any, to_scalar: Any = None) -> Any:
+    def wrap(self, y, to_scalar=None):
         return y
 
 
-def pairs_of_axes(x: Any, ndim: int, as_index: bool = False) -> Any:
+def pairs_of_axes(x, ndim: int, as_index: bool = False):
     """`numpy.pad`'s argument for each axis: numbers before and after it. Counts are numbers of the host."""
     if as_index:
         return PAIRS(x if x is None else to_host(bare(x)), ndim, True)

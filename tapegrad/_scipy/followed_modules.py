@@ -29,14 +29,14 @@ FOLLOWED = Follower(
 )
 
 
-def nearest(points: Any, centres: Any) -> tuple:
+def nearest(points, centres) -> tuple:
     """(the number of the nearest centre, the distance to it), of each point."""
     codes, _ = vq._vq.vq(bare(points), bare(centres))
     points, centres = [np.reshape(x, (*shape(x), 1)[:2]) for x in (points, centres)]
     return codes, METRICS["euclidean"](points, np.take(centres, codes, 0))
 
 
-def means_of_clusters(points: Any, labels: Any, count: int) -> tuple:
+def means_of_clusters(points, labels, count: int) -> tuple:
     """(the mean of the points with each label, whether there are any)"""
     member = bare(labels) == plain_np.arange(count)[:, None]
     sizes = member.sum(1)
@@ -47,7 +47,7 @@ FOLLOWED.leaf(vq._vq.vq, nearest)
 FOLLOWED.leaf(vq._vq.update_cluster_means, means_of_clusters)
 
 
-def followed(real: ModuleType, of_functions: bool = False) -> Any:
+def followed(real: ModuleType, of_functions: bool = False):
     """The stand-in for a module, with its functions followed; those of scipy.stats have their rules there."""
     space, module = SciPyNamespace(real, listed=False), faces_of(f"tapegrad.{real.__name__}", real)
     for name in real.__all__:

@@ -27,7 +27,7 @@ from ..ops.shaping import slice_of
 plain_convolve: Any = np.convolve
 
 
-def filter_of(x: Any) -> Any:
+def filter_of(x):
     """The library's lfilter."""
     if xp_of(x) is np:
         return scipy.signal.lfilter
@@ -36,17 +36,27 @@ def filter_of(x: Any) -> Any:
         return load("cupyx.scipy.signal").lfilter
 
 
-def remembers(x: Any) -> bool:
+def remembers(x) -> bool:
     """CuPy's filters keep the last inputs and outputs, in the order of time, where SciPy's keep the state of
     the transposed direct form."""
     return xp_of(layout_of(x)) is not np
 
 
-def flipped(x: Any, k: int) -> Any:
+def rows_of(x):
+    return x.reshape(-1, x.shape[-1])
+
+
+def flipped(x, k: int):
     return x[(..., *(slice(None, None, -1),) * k)]
 
 
-def shared(x: Any, k: int) -> Any:
+def axes_last(x, axes: tuple) -> tuple:
+    """x with these axes last, and the axes that undo it."""
+    order = tuple([i for i in range(ndim(x)) if i not in axes]) + axes
+    return (x, None) if order == tuple(range(ndim(x))) else (x.transpose(order), tuple(np.argsort(order)))
+
+
+def shared(x, k: int):
     """x with axes of length 1 for those before the last k along which it does not vary (a broadcast
     array)."""
     lead = x.ndim - k
@@ -55,7 +65,7 @@ def shared(x: Any, k: int) -> Any:
     ]
 
 
-def convolution(a: Any, b: Any, k: int, mode: str) -> Any:
+def convolution(a, b, k: int, mode: str):
     """Over the last k axes; those before broadcast.  'valid': of b within a."""
     lead = a.ndim - k
     to = np.broadcast_shapes(a.shape[:lead], b.shape[:lead])
@@ -85,7 +95,7 @@ def convolution(a: Any, b: Any, k: int, mode: str) -> Any:
     return scipy.signal.convolve(a, b, mode, "direct" if math.prod(b.shape) <= 64 else "auto")
 
 
-def one_by_one(a: Any, b: Any, to: tuple, n: tuple, mode: str) -> Any:
+def one_by_one(a, b, to: tuple, n: tuple, mode: str):
     """By direct sums: the error of a Fourier transform is relative to the largest number."""
     k, out = len(n), np.empty((*to, *n), np.result_type(a, b))
     a, b = [np.broadcast_to(x, (*to, *x.shape[x.ndim - k :])) for x in (a, b)]
@@ -95,7 +105,7 @@ def one_by_one(a: Any, b: Any, to: tuple, n: tuple, mode: str) -> Any:
     return out
 
 
-def correlate_on_device(a: Any, b: Any, k: int, mode: str, n: tuple) -> Any:
+def correlate_on_device(a, b, k: int, mode: str, n: tuple):
     """The same of CuPy's arrays: a sum of moved products for a small b, else by the Fourier transform."""
     library, lead, size = xp_of(a), a.ndim - k, b.shape[b.ndim - k :]
     if math.prod(size) <= 64:
@@ -165,11 +175,11 @@ def recursed(v, a):
     return out
 
 
-def recursed_back(g: Any, a: Any) -> Any:
+def recursed_back(g, a):
     return backwards(recursed(backwards(g), a))
 
 
-def lagged(z: Any, y: Any, m: int) -> Any:
+def lagged(z, y, m: int):
     """sum_n z[n] y[n - k] for k = 1, .., m."""
     n = ndim(z)
     c = overlap(pad_zeros(z, width=((0, 0),) * (n - 1) + ((0, m),)), y, k=1)
@@ -210,15 +220,15 @@ class AxisMap:
         self.matrix: Any = None
         self.there: Any = None  # the matrix on the device
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return self.times(x, False) if self.on_host and xp_of(x) is not np else self.f(x)
 
-    def blocks(self, library: Any = np) -> Any:
+    def blocks(self, library=np):
         step = max(1, min(self.n, (1 << 20) // max(self.n, 1)))
         for start in range(0, self.n, step):
             yield start, library.asarray(self.f(library.eye(min(step, self.n - start), self.n, start)))
 
-    def kept(self) -> Any:
+    def kept(self):
         """The matrix, (n, m), dense or sparse; False where it is too large to be kept."""
         if self.matrix is None:
             parts, size = [], 0
@@ -233,10 +243,10 @@ class AxisMap:
                 self.matrix = self.matrix.toarray()
         return self.matrix
 
-    def backward(self, g: Any) -> Any:
+    def backward(self, g):
         if self.back is not None:
             return self.back(g)
-        library, flat = xp_of(g), g.reshape(-1, g.shape[-1])
+        library, flat = xp_of(g), rows_of(g)
         if library is not np and self.on_host:
             return self.times(g, True)
         matrix = self.kept() if library is np else self.kept_there(library, flat.shape[1])
@@ -246,7 +256,7 @@ class AxisMap:
             found = library.concatenate([flat @ rows.T for _, rows in self.blocks(library)], 1)
         return library.ascontiguousarray(found, product_dtype(found, g)).reshape(*g.shape[:-1], self.n)
 
-    def kept_there(self, library: Any, m: int) -> Any:
+    def kept_there(self, library, m: int):
         """The matrix of a map that CuPy has; False where it is too large to be kept."""
         if self.there is None:
             self.there = (
@@ -256,9 +266,9 @@ class AxisMap:
             )
         return self.there
 
-    def times(self, x: Any, back: bool) -> Any:
+    def times(self, x, back: bool):
         """A CuPy array times the matrix of a map of the host, or its transpose."""
-        library, flat = xp_of(x), x.reshape(-1, x.shape[-1])
+        library, flat = xp_of(x), rows_of(x)
         if self.there is None:
             matrix = self.kept()
             if matrix is False:
@@ -291,20 +301,20 @@ class AxisMap:
 class Sums(AxisMap):
     """Sums over the places of each region, which may have places in common."""
 
-    def __init__(self, rows: Any, at: Any, m: int, n: int):
+    def __init__(self, rows, at, m: int, n: int):
         """Sum k is that of the places at[rows == k] among n, for k < m."""
         self.rows, self.at, self.m, self.n = rows, at, m, n
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return scatter_add(x, self.at, self.rows, self.m)
 
-    def backward(self, g: Any) -> Any:
+    def backward(self, g):
         return scatter_add(g, self.rows, self.at, self.n)
 
 
-def scatter_add(x: Any, at: Any, to: Any, n: int) -> Any:
+def scatter_add(x, at, to, n: int):
     """y[..., to[k]] += x[..., at[k]]"""
-    library, flat = xp_of(x), x.reshape(-1, x.shape[-1])
+    library, flat = xp_of(x), rows_of(x)
     if library is np:
         matrix = scipy.sparse.csr_array((np.ones(len(at)), (to, at)), (n, x.shape[-1]))
         return (matrix @ flat.T).T.reshape(*x.shape[:-1], -1).astype(x.dtype)
@@ -313,7 +323,7 @@ def scatter_add(x: Any, at: Any, to: Any, n: int) -> Any:
     return y.T.reshape(*x.shape[:-1], -1)
 
 
-def product_dtype(found: Any, x: Any) -> np.dtype:
+def product_dtype(found, x) -> np.dtype:
     """The dtype of a product with x: its precision."""
     return np.result_type(x.dtype, np.complex64) if found.dtype.kind == "c" else x.dtype
 
@@ -327,7 +337,7 @@ def mapped(x, *, map, back=False):
 rules(mapped, lambda g, out, x, map, back: mapped(g, map=map, back=not back), jvp=linear)
 
 
-def apply_linear(f: Callable, x: Any, axis: int = -1, back: Any = None) -> Any:
+def apply_linear(f: Callable, x, axis: int = -1, back=None):
     """f, a linear map (..., n) -> (..., m) of the library's (with these settings: it is kept by itself), on x
     along an axis."""
     n, axis = ndim(x), axis_of(axis, ndim(x))
@@ -337,7 +347,7 @@ def apply_linear(f: Callable, x: Any, axis: int = -1, back: Any = None) -> Any:
 
 
 @functools.lru_cache(64)
-def map_of(f: Callable, n: int, back: Any) -> AxisMap:
+def map_of(f: Callable, n: int, back) -> AxisMap:
     return AxisMap(f, n, back)
 
 
@@ -345,15 +355,15 @@ class SettingsFunction:
     """A function of SciPy's along the last axis, with its settings: one object for equal ones, so that its
     matrix is found again."""
 
-    def __init__(self, f: Callable, **settings: Any):
+    def __init__(self, f: Callable, **settings):
         self.f, self.settings = f, settings
         known = [(v.tobytes(), v.shape) if isinstance(v, np.ndarray) else repr(v) for v in settings.values()]
         self.key = f, tuple(settings), tuple(known)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return self.on(x)(x, **self.settings, axis=-1)
 
-    def on(self, x: Any) -> Callable:
+    def on(self, x) -> Callable:
         """The function of the library of x."""
         if xp_of(x) is np:
             return self.f
@@ -367,7 +377,7 @@ class SettingsFunction:
             raise ArgumentError(f"scipy: CuPy has no {self.f.__name__}; move the array with x.get()")
         return found
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other) -> bool:
         return isinstance(other, SettingsFunction) and self.key == other.key
 
     def __hash__(self) -> int:

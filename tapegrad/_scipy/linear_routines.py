@@ -3,8 +3,6 @@
 
 A setting without a parameter here raises for tracked values: `clean`, strides, offsets."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.linalg
 
@@ -35,7 +33,7 @@ class LinearRoutine:
         return getattr(self.f, name)
 
 
-def routine(rule: Any) -> Any:
+def routine(rule):
     """Declare the rule of the routine with its name in all precisions."""
     for kind in ("s", "d", "c", "z", "sc", "dz"):
         for library in (scipy.linalg.blas, scipy.linalg.lapack):

@@ -63,19 +63,19 @@ class Carrier:
     def _tracked(self) -> bool:
         raise NotImplementedError
 
-    def _plain(self) -> Any:
+    def _plain(self):
         """SciPy's object, of plain arrays."""
         raise NotImplementedError
 
-    def _bare(self) -> Any:
+    def _bare(self):
         """The same of values, where it holds tracked ones."""
         return self._plain()
 
-    def _handed_back(self) -> Any:
+    def _handed_back(self):
         """What is left of it after the transform, where the function stored it."""
         return self if self._tracked() else self._plain()
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value) -> None:
         if self._captured and not name.startswith("_"):
             raise ArgumentError(
                 f"{callers_line()}: {type(self).__name__}.{name} = ...: the object was made outside of the "
@@ -105,30 +105,40 @@ def others_that(test: Callable) -> Callable:
     return inside
 
 
-def is_carrier(x: Any) -> bool:
+def is_carrier(x) -> bool:
     return True
 
 
-def tracked_one(x: Any) -> bool:
+def tracked_one(x) -> bool:
     return is_tracked(x) if type(x) in HANDLES else x._tracked()
 
 
 CARRIERS, TRACKED = others_that(is_carrier), others_that(tracked_one)
 
 
-def carries(xs: Any) -> bool:
+def carries(xs) -> bool:
     """Is there a Variable, or an object of ours, among xs or in lists, tuples and dicts there?"""
     return holds_variable(xs, None, CARRIERS)
 
 
-def holds_tracked(*xs: Any) -> bool:
+def holds_tracked(*xs) -> bool:
     return holds_variable(xs, tracked_one, TRACKED)
 
 
 KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
 
 
-def on_a_device(xs: Any) -> bool:
+def present(module, names) -> list:
+    """What a module has of these names, in this version."""
+    return [getattr(module, name) for name in names if hasattr(module, name)]
+
+
+def tracked_among(*xs):
+    """The first that is tracked; the first, if none is."""
+    return next((x for x in xs if holds_tracked(x)), xs[0])
+
+
+def on_a_device(xs) -> bool:
     """Is there a CuPy array, or a Variable over one, among xs or in lists, tuples, dicts and objects of ours
     there?"""
     if "cupy" not in sys.modules:
@@ -152,7 +162,7 @@ def on_a_device(xs: Any) -> bool:
 
 
 @nested
-def plain_argument(x: Any) -> Any:
+def plain_argument(x):
     """What SciPy is given for x, in which nothing is tracked."""
     if isinstance(x, Carrier):
         return x._plain()
@@ -162,7 +172,7 @@ def plain_argument(x: Any) -> Any:
 
 
 @nested
-def bare(x: Any) -> Any:
+def bare(x):
     """The values of x, with no derivative."""
     if isinstance(x, Carrier):
         return x._bare()
@@ -174,12 +184,12 @@ def bare(x: Any) -> Any:
 CASTS: dict = {}  # (function or class, places of complex arguments) -> does SciPy cast one to real?
 
 
-def with_derivative_of(value: Any, y: Any) -> Any:
+def with_derivative_of(value, y):
     """Return the value, with the derivative of y."""
     return value + (y - primal_of(y))
 
 
-def keep_imaginary_parts(f: Any, name: str, run: Callable, args: tuple, kwargs: dict) -> None:
+def keep_imaginary_parts(f, name: str, run: Callable, args: tuple, kwargs: dict) -> None:
     """Raise if SciPy would cast one of these complex arguments to a real one, with a warning: the rule would
     go on with the imaginary part. SciPy is asked once for each choice of arguments, by `run`."""
     which = tuple([n for n, v in (*enumerate(args), *kwargs.items()) if kind_of(v) == "c"])
@@ -216,12 +226,12 @@ def casts_to_real(run: Callable, args: tuple, kwargs: dict) -> bool | None:
     return False
 
 
-def plain_copy(x: Any) -> Any:
+def plain_copy(x):
     x = bare(x)
     return copy_with_layout(x) if is_array(x) else x
 
 
-def kind_of(x: Any) -> str:
+def kind_of(x) -> str:
     """'c' for a complex array or number, or several of which one is."""
     if type(x) is list or type(x) is tuple:
         return "c" if "c" in map(kind_of, x) else ""
@@ -247,11 +257,11 @@ FUNCTIONS = frozenset((types.FunctionType, types.MethodType))
 BUILT_IN = frozenset((np.ndarray, np.float64, float, int, bool, str, type(None)))
 
 
-def unchanged(x: Any) -> Any:
+def unchanged(x):
     return x
 
 
-def is_public(x: Any, module: str) -> bool:
+def is_public(x, module: str) -> bool:
     """A function or class of this module of SciPy's that computes: no warning, no base class, nothing of
     another module."""
     home = getattr(x, "__module__", None) or module
@@ -293,9 +303,7 @@ class SciPyNamespace:
         if listed:
             NAMESPACES[self.name] = self
 
-    def rule(
-        self, *functions: Any, of_functions: bool = False, by_steps: bool = False, compiled: Any = None
-    ) -> Callable:
+    def rule(self, *functions, of_functions: bool = False, by_steps: bool = False, compiled=None) -> Callable:
         """`by_steps`: of functions, and what it does is decided by their values. `compiled(args, kwargs)`
         runs a call of such a function without Python, or returns None."""
 
@@ -316,16 +324,16 @@ class SciPyNamespace:
 
         return declare
 
-    def constant(self, *functions: Any, but: tuple = ()) -> None:
+    def constant(self, *functions, but: tuple = ()) -> None:
         """`but`: names of settings on which the result depends smoothly."""
         self.constants.update(functions)
         self.smooth.update(dict.fromkeys(functions, but) if but else {})
 
-    def refuse(self, why: str, instead: str, *functions: Any) -> None:
+    def refuse(self, why: str, instead: str, *functions) -> None:
         for f in functions:
             self.refusals[f] = (why, instead)
 
-    def follow(self, follower: Any) -> None:
+    def follow(self, follower) -> None:
         """The library's own code, followed, for each public function and class that has no entry yet."""
         for name in dir(self.real):
             x = getattr(self.real, name)
@@ -339,7 +347,7 @@ class SciPyNamespace:
                 continue
             self.rule(x)(follower.klass(x) if isinstance(x, type) else follower.function(x))
 
-    def public(self, f: Any) -> str:
+    def public(self, f) -> str:
         return f"{self.name}.{f.__name__}"
 
     def kinds(self) -> dict[str, str]:
@@ -358,7 +366,7 @@ class SciPyNamespace:
         why, instead = self.refusals[getattr(self.real, name)]
         return f"{why}; use {instead}" if why else f"use {instead}"
 
-    def stand_in(self, name: str) -> Any:
+    def stand_in(self, name: str):
         """The module of faces."""
         module = faces_of(name, self.real, device=self.device)
         for public in dir(self.real):
@@ -442,13 +450,13 @@ class SciPyNamespace:
             plain_setting(given, self.public(f), what)
         return bare(args), bare(kwargs)
 
-    def function_for(self, f: Callable, args: Any) -> Callable:
+    def function_for(self, f: Callable, args) -> Callable:
         """f, or CuPy's on its arrays and sparse matrices."""
         if self.device is not None and any([type(x).__module__.startswith("cupyx.") for x in args]):
             return getattr(load(self.device), f.__name__, f)
         return library_function(f, self.device, args)
 
-    def guarded(self, x: Any, f: Any) -> Any:
+    def guarded(self, x, f):
         """Functions of the user's among the arguments of what has no rule: they may have captured what is
         tracked."""
         if type(x) is dict:
@@ -467,7 +475,7 @@ class SciPyNamespace:
 
         return run
 
-    def faced(self, x: Any) -> Any:
+    def faced(self, x):
         """An object of SciPy's as ours, where a transform is open: it may meet what is tracked."""
         if not OPEN.depth or type(x) in BUILT_IN:
             return x
@@ -532,7 +540,7 @@ def refusing_class(space: SciPyNamespace, real: type) -> type:
 # --- what rules are written with ---
 
 
-def as_float_array(x: Any, like: Any = None) -> Any:
+def as_float_array(x, like=None):
     """x as an array or Variable of floating point numbers, in the library of `like`."""
     if isinstance(x, (list, tuple)):
         x = nested_to_array(x)
@@ -547,7 +555,7 @@ def as_float_array(x: Any, like: Any = None) -> Any:
     return x if x.dtype.kind in "fc" else x.astype(float)
 
 
-def constant_like(x: Any, like: Any) -> Any:
+def constant_like(x, like):
     """Plain numbers in the library and the precision of `like`."""
     library, to = xp(like), dtype(like)
     x = library.asarray(x)
@@ -557,11 +565,11 @@ def constant_like(x: Any, like: Any) -> Any:
     return x.astype({("f", 4): "f4", ("c", 4): "c8"}.get((x.dtype.kind, half), x.dtype), copy=False)
 
 
-def as_integer(x: Any) -> Any:
+def as_integer(x):
     return None if x is None else int(values_of(x))
 
 
-def plain_setting(x: Any, name: str, what: str) -> Any:
+def plain_setting(x, name: str, what: str):
     """A setting: plain, not tracked."""
     if holds_tracked(x):
         raise ArgumentError(

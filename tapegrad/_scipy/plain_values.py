@@ -26,9 +26,7 @@ class PlainRebind(Rebind):
 
     __slots__ = ("again", "arrays_only", "copies", "found", "kept", "left_alone", "numbers")
 
-    def __init__(
-        self, functions: tuple, arrays_only: bool, args: Any = (), of: Any = None, values: tuple = ()
-    ):
+    def __init__(self, functions: tuple, arrays_only: bool, args=(), of=None, values: tuple = ()):
         super().__init__(functions, [*args], of, values)
         self.arrays_only = arrays_only
 
@@ -53,18 +51,18 @@ class PlainRebind(Rebind):
         """Has no copy of a function anything of the time when it was made, but for numbers?"""
         return not (self.state or self.left_alone or self.generators or self.near)
 
-    def __enter__(self) -> Any:
+    def __enter__(self):
         entered = super().__enter__()
         self.again, OPEN.again = OPEN.again, True
         return entered
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error) -> None:
         OPEN.again, self.arrays = self.again, []
         if not self.kept:
             forgotten(self)
         super().__exit__(*error)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         if x is tapegrad_numpy and self.arrays_only:
             return numpy
         if not (self.arrays_only and isinstance(x, Variable)) or is_lost(x):
@@ -79,7 +77,7 @@ class PlainRebind(Rebind):
             self.numbers[id(x)] = x
         return new
 
-    def copied(self, x: Variable) -> Any:
+    def copied(self, x: Variable):
         place = None
         if self.of is None:
             value = values_of(live(x))
@@ -104,7 +102,7 @@ class PlainRebind(Rebind):
             return [new for new, old, _ in self.copies if not same_bits(new, old)]
         return [y for y, *_ in self.copies if y._version]
 
-    def noted(self, x: Any) -> None:
+    def noted(self, x) -> None:
         held = content_of(x)
         if held is not None:
             self.left_alone.append((x, held))
@@ -119,7 +117,7 @@ class PlainRebind(Rebind):
         )
 
 
-def holds_still(x: Any, held: Any) -> bool:
+def holds_still(x, held) -> bool:
     """Are the parts of a container the same objects? An equal number may have another derivative."""
     if is_array(x):
         return is_same(x, held)
@@ -128,7 +126,7 @@ def holds_still(x: Any, held: Any) -> bool:
 
 
 @contextlib.contextmanager
-def on_plain_values(*functions: Any, arrays_only: bool = True) -> Iterator[tuple[PlainRebind, Any]]:
+def on_plain_values(*functions, arrays_only: bool = True) -> Iterator[tuple[PlainRebind, Any]]:
     """The functions on plain values. What they alter is put back at the end, and cannot be seen outside."""
     shadow = PlainRebind(functions, arrays_only)
     with shadow as (plain, _):

@@ -4,7 +4,6 @@ A tracked series is not trimmed: the derivative by a leading coefficient that is
 
 import functools
 import types
-from typing import Any
 
 import numpy as plain_np
 from numpy.polynomial import polyutils
@@ -15,7 +14,7 @@ from .followed import FollowedObject, Follower, FunctionOverlay
 from .namespaces import SciPyNamespace, bare, holds_tracked, with_derivative_of
 
 
-def untrimmed(seq: Any) -> Any:
+def untrimmed(seq):
     return seq if holds_tracked(seq) else polyutils.trimseq(bare(seq))
 
 
@@ -39,14 +38,14 @@ def mapdomain(x, old, new):
     return off + scale * (x if isinstance(x, FollowedObject) else np.asanyarray(x))
 
 
-def matrix_eigenvalues(m: Any) -> Any:
+def matrix_eigenvalues(m):
     """As NumPy gives them, real or in exact pairs, which are sorted afterwards."""
     y, found = np.linalg.eigvals(m), plain_np.linalg.eigvals(bare(m))
     y = with_derivative_of(found, y)
     return y if found.dtype.kind == "c" else y.real
 
 
-def polynomial_product(f: Any) -> Any:
+def polynomial_product(f):
     """A plain 0 makes a plain 0, as short as NumPy's."""
     run = FOLLOWED.function(f)
 
@@ -105,7 +104,7 @@ for _module in MODULES:
 poly1d = FOLLOWED.klass(plain_np.poly1d)
 
 
-def on_objects(name: str) -> Any:
+def on_objects(name: str):
     """NumPy's function of coefficients, which may be given as objects, and gives one then."""
     ours, theirs = getattr(np, name), getattr(plain_np, name)
 
@@ -118,7 +117,8 @@ def on_objects(name: str) -> Any:
             for c in args[0]:
                 y = y * args[1] + c
             return y
-        y = ours(*[a.coeffs if isinstance(a, FollowedObject) else a for a in args], **kwargs)
+        coefficients = [getattr(a, "coeffs", a) for a in args]
+        y = ours(*coefficients, **kwargs)
         return (
             y
             if name in ("polyval", "roots")

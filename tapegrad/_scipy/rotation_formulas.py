@@ -16,14 +16,14 @@ from .namespaces import Carrier, CarrierType, as_float_array, bare, holds_tracke
 SMALL_ANGLE = 1e-3  # below it, series: as SciPy has it
 
 
-def product(p: Any, q: Any) -> Any:
+def product(p, q):
     """Of quaternions, with the real part last."""
     u, a, v, b = p[..., :3], p[..., 3:], q[..., :3], q[..., 3:]
     vector = a * v + b * u + np.cross(u, v)
     return np.concatenate([vector, a * b - np.sum(u * v, -1, keepdims=True)], -1)
 
 
-def quaternion_of_vector(v: Any, degrees: bool = False) -> Any:
+def quaternion_of_vector(v, degrees: bool = False):
     """SciPy's `from_rotvec`, by the square of the angle: a norm has no second derivative at 0."""
     if v.shape[-1] != 3:
         raise ValueError(f"Expected `rot_vec` to have shape (..., 3), got {v.shape}.")
@@ -35,7 +35,7 @@ def quaternion_of_vector(v: Any, degrees: bool = False) -> Any:
     return np.concatenate([scale * v, np.where(is_small, 1 - s / 8 + s * s / 384, np.cos(angle / 2))], -1)
 
 
-def vector_of_quaternion(q: Any, degrees: bool = False) -> Any:
+def vector_of_quaternion(q, degrees: bool = False):
     """SciPy's `as_rotvec`; at small angles the series of 2 arctan(t) / t in the square of t."""
     q = q * np.where(primal_of(q[..., 3:]) < 0, -1.0, 1.0)
     v, a = q[..., :3], q[..., 3:]
@@ -46,7 +46,7 @@ def vector_of_quaternion(q: Any, degrees: bool = False) -> Any:
     return np.rad2deg(v) if degrees else v
 
 
-def matrix_of(q: Any) -> Any:
+def matrix_of(q):
     x, y, z, w = [q[..., n] for n in range(4)]
     rows = (
         (x * x - y * y - z * z + w * w, 2 * (x * y - z * w), 2 * (x * z + y * w)),
@@ -56,7 +56,7 @@ def matrix_of(q: Any) -> Any:
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
-def of_matrix(m: Any) -> Any:
+def of_matrix(m):
     """The quaternion of the nearest orthogonal matrix, to third order."""
     values = bare(m)
     if plain_np.max(plain_np.abs(values @ plain_np.swapaxes(values, -1, -2) - plain_np.eye(3))) > 1e-8:
@@ -74,7 +74,7 @@ def of_matrix(m: Any) -> Any:
     return unit(np.take_along_axis(products, best[..., None, None], -2)[..., 0, :])
 
 
-def euler_of(q: Any, seq: str, is_intrinsic: bool) -> Any:
+def euler_of(q, seq: str, is_intrinsic: bool):
     """The angles of turns about three axes of the space, or (intrinsic) about the same in reverse order."""
     i, j, k = ["xyz".index(axis) for axis in seq]
     is_symmetric = i == k
@@ -94,18 +94,18 @@ def euler_of(q: Any, seq: str, is_intrinsic: bool) -> Any:
     return y - 2 * plain_np.pi * plain_np.rint(bare(y) / (2 * plain_np.pi))
 
 
-def unit(q: Any) -> Any:
+def unit(q):
     return q / np.sqrt(np.sum(q * q, -1, keepdims=True))
 
 
 class RotationType(CarrierType):
     """The other functions of the class take plain numbers."""
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str):
         return of_plain_numbers(getattr(st.Rotation, name), f"Rotation.{name}")
 
 
-def of_plain_numbers(x: Any, name: str) -> Any:
+def of_plain_numbers(x, name: str):
     """What SciPy's rotations give: rotations and functions as ours, which take plain numbers."""
     if isinstance(x, st.Rotation):
         return FormulaRotation._of(x)
@@ -114,7 +114,7 @@ def of_plain_numbers(x: Any, name: str) -> Any:
     if not callable(x):
         return x
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args, **kwargs):
         if holds_tracked(args, kwargs):
             raise refusal_text(name, "", INSTEAD)
         return of_plain_numbers(x(*bare(args), **bare(kwargs)), name)
@@ -132,46 +132,46 @@ class FormulaRotation(Carrier, metaclass=RotationType):
 
     _theirs: Any = st.Rotation
 
-    def __init__(self, quat: Any, normalize: bool = True, copy: bool = True, scalar_first: bool = False):
+    def __init__(self, quat, normalize: bool = True, copy: bool = True, scalar_first: bool = False):
         q = as_float_array(quat)
         q = np.roll(q, -1, -1) if scalar_first else q
         self._quat = unit(q) if normalize else np.copy(q) if copy else q
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any = None) -> Any:
+    def _of(cls, x, shadow=None):
         return cls(x.as_quat(), False)
 
     def _tracked(self) -> bool:
         return holds_tracked(self._quat)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return st.Rotation.from_quat(bare(self._quat))
 
     __class__: Any = property(lambda self: st.Rotation)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         found = getattr(self._plain(), name)
         if self._tracked():
             raise refusal_text(f"Rotation.{name}", "", INSTEAD)
         return of_plain_numbers(found, f"Rotation.{name}")
 
     @classmethod
-    def from_quat(cls, quat: Any, *, scalar_first: bool = False) -> Any:
+    def from_quat(cls, quat, *, scalar_first: bool = False):
         return cls(quat, scalar_first=scalar_first)
 
     @classmethod
-    def from_rotvec(cls, rotvec: Any, degrees: bool = False) -> Any:
+    def from_rotvec(cls, rotvec, degrees: bool = False):
         v = as_float_array(rotvec)
         return cls(quaternion_of_vector(v, degrees), False)
 
     @classmethod
-    def from_matrix(cls, matrix: Any, **settings: Any) -> Any:
+    def from_matrix(cls, matrix, **settings):
         if not holds_tracked(matrix):
             return cls._of(st.Rotation.from_matrix(bare(matrix), **settings))
         return cls(of_matrix(as_float_array(matrix)), False)
 
     @classmethod
-    def from_euler(cls, seq: str, angles: Any, degrees: bool = False) -> Any:
+    def from_euler(cls, seq: str, angles, degrees: bool = False):
         angles = np.deg2rad(as_float_array(angles)) if degrees else as_float_array(angles)
         if len(seq) == 1 and ndim(angles) < 2:
             angles = angles[..., None]
@@ -181,42 +181,42 @@ class FormulaRotation(Carrier, metaclass=RotationType):
             q = turn if q is None else product(q, turn) if seq.isupper() else product(turn, q)
         return cls(q, False)
 
-    def as_euler(self, seq: str, degrees: bool = False, **settings: Any) -> Any:
+    def as_euler(self, seq: str, degrees: bool = False, **settings):
         if not self._tracked():
             return self._plain().as_euler(seq, degrees, **settings)
         y = euler_of(self._quat, seq.lower()[::-1] if seq.isupper() else seq, seq.isupper())
         return np.rad2deg(y) if degrees else y
 
-    def as_quat(self, canonical: bool = False, *, scalar_first: bool = False) -> Any:
+    def as_quat(self, canonical: bool = False, *, scalar_first: bool = False):
         q = self._quat
         if canonical:
             same = plain_np.sum(self._plain().as_quat(canonical=True) * bare(q), -1, keepdims=True) > 0
             q = q * plain_np.where(same, 1.0, -1.0)
         return np.roll(q, 1, -1) if scalar_first else np.copy(q)
 
-    def as_matrix(self) -> Any:
+    def as_matrix(self):
         return matrix_of(self._quat)
 
-    def as_rotvec(self, degrees: bool = False) -> Any:
+    def as_rotvec(self, degrees: bool = False):
         return vector_of_quaternion(self._quat, degrees)
 
-    def apply(self, vectors: Any, inverse: bool = False) -> Any:
+    def apply(self, vectors, inverse: bool = False):
         m, v = self.as_matrix(), as_float_array(vectors)
         return np.einsum("...ji,...j->...i" if inverse else "...ij,...j->...i", m, v)
 
-    def inv(self) -> Any:
+    def inv(self):
         return FormulaRotation(self._quat * plain_np.array([-1.0, -1.0, -1.0, 1.0]), False)
 
-    def magnitude(self) -> Any:
+    def magnitude(self):
         return 2 * np.arctan2(np.linalg.norm(self._quat[..., :3], axis=-1), np.abs(self._quat[..., 3]))
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other):
         return FormulaRotation(product(self._quat, other._quat), False)
 
-    def __pow__(self, n: float) -> Any:
+    def __pow__(self, n: float):
         return FormulaRotation.from_rotvec(float(plain_np.float32(n)) * self.as_rotvec())  # as these releases
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at):
         if self.single:
             raise TypeError("Single rotation is not subscriptable.")
         return FormulaRotation(self._quat[at], False)

@@ -3,8 +3,6 @@
 Since 1.17 SciPy has them in Python too, for other libraries of arrays than NumPy.  That code is followed.
 Before, they are compiled, and rotations are those of `rotation_formulas`."""
 
-from typing import Any
-
 import scipy.spatial.transform as transform
 
 from .. import numpy as np
@@ -20,17 +18,17 @@ KINDS: tuple = ("Rotation", "Slerp", "RotationSpline", "RigidTransform")
 class FollowedRotation(FollowedObject):
     """Rotations, of which SciPy's own keep the module that computes: compiled for NumPy, else in Python."""
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return transform.Rotation(super()._plain().as_quat())
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = super()._of(x, shadow)
         new._backend = cls.__init__.__globals__["xp_backend"]
         return new
 
 
-def new_quaternions(f: Any) -> Any:
+def new_quaternions(f):
     """f of SciPy's Python code, which may give its argument; the compiled code makes new arrays."""
     return lambda quat, *args, **kwargs: np.copy(f(quat, *args, **kwargs))
 

@@ -22,49 +22,51 @@ from .namespaces import (
     bare,
     constant_like,
     holds_tracked,
+    present,
     refusal_text,
+    tracked_among,
 )
 
 DISTANCE = SciPyNamespace(sd)
 
 
-def as_doubles(x: Any, like: Any = None) -> Any:
+def as_doubles(x, like=None):
     """x in double precision, in which SciPy compares all rows."""
     x = as_float_array(x, like)
     return np.astype(x, float) if dtype(x).char == "f" else x
 
 
-def distance_root(s: Any) -> Any:
+def distance_root(s):
     """The square root, with derivative 0 where it is 0 (the norm of no difference)."""
     zero = s == 0
     return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, s)))[()]
 
 
-def length(d: Any, p: Any = 2) -> Any:
+def length(d, p=2):
     """The p-norm along the last axis. SciPy computes that of one vector by BLAS, without overflow."""
     return scipy_norm(d, p) if ndim(d) == 1 else np.linalg.norm(d, p, -1)
 
 
-def weighted_sum(v: Any, w: Any) -> Any:
+def weighted_sum(v, w):
     return np.sum(v if w is None else v * w, -1)
 
 
-def weighted_mean(v: Any, w: Any) -> Any:
+def weighted_mean(v, w):
     return np.mean(v, -1, keepdims=True) if w is None else np.sum(v * w, -1, keepdims=True) / np.sum(w)
 
 
-def normalised(w: Any) -> Any:
+def normalised(w):
     return None if w is None else w / np.sum(w)
 
 
-def correlation_distance(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
+def correlation_distance(u, v, w=None, centered: bool = True):
     if centered:
         u, v = u - weighted_mean(u, w), v - weighted_mean(v, w)
     w = normalised(w)
     return 1.0 - weighted_sum(u * v, w) / (np.sqrt(weighted_sum(u * u, w)) * np.sqrt(weighted_sum(v * v, w)))
 
 
-def minkowski(u: Any, v: Any, w: Any = None, p: Any = 2) -> Any:
+def minkowski(u, v, w=None, p=2):
     d = np.abs(u - v)
     if not holds_tracked(p) and plain_np.isinf(bare(p)):
         return np.max(d if w is None else np.where(w != 0, d, 0.0), -1)
@@ -77,22 +79,22 @@ def minkowski(u: Any, v: Any, w: Any = None, p: Any = 2) -> Any:
     return np.where(zero, 0.0, np.where(zero, 1.0, s) ** (1.0 / p))[()]
 
 
-def canberra(u: Any, v: Any, w: Any = None) -> Any:
+def canberra(u, v, w=None):
     size = np.abs(u) + np.abs(v)
     return weighted_sum(np.where(size == 0, 0.0, np.abs(u - v) / np.where(size == 0, 1.0, size)), w)
 
 
-def mahalanobis(u: Any, v: Any, VI: Any) -> Any:
+def mahalanobis(u, v, VI):
     d = u - v
     return distance_root(np.sum((d @ VI) * d, -1))
 
 
-def relative_entropy(a: Any, m: Any) -> Any:
+def relative_entropy(a, m):
     """SciPy's `rel_entr`, with derivative 0 where a is 0."""
     return np.where(a == 0, 0.0, a * np.log(np.where(a == 0, 1.0, a) / np.where(m == 0, 1.0, m)))
 
 
-def jensenshannon(u: Any, v: Any, w: Any = None, base: Any = None) -> Any:
+def jensenshannon(u, v, w=None, base=None):
     p, q = u / np.sum(u, -1, keepdims=True), v / np.sum(v, -1, keepdims=True)
     m = (p + q) / 2.0
     s = np.sum(relative_entropy(p, m) + relative_entropy(q, m), -1) / 2.0
@@ -124,7 +126,7 @@ ALIASES = (
 )
 
 
-def metric_of(metric: Any, XA: Any, XB: Any, given: dict, name: str) -> Any:
+def metric_of(metric, XA, XB, given: dict, name: str):
     if callable(metric):
         known = getattr(metric, "__name__", None)
         if known in METRICS and getattr(metric, "__module__", "").startswith("scipy.spatial"):
@@ -151,7 +153,7 @@ def metric_of(metric: Any, XA: Any, XB: Any, given: dict, name: str) -> Any:
     return lambda u, v: METRICS[metric](u, v, **given)
 
 
-def each_pair(f: Any, u: Any, v: Any, given: dict) -> Any:
+def each_pair(f, u, v, given: dict):
     """A function of the user's, of one pair after another; u (n, 1, d) or (pairs, d), v (1, m, d) or the
     same."""
     if ndim(u) == 2:
@@ -163,7 +165,7 @@ def each_pair(f: Any, u: Any, v: Any, given: dict) -> Any:
 
 @DISTANCE.rule(sd.cdist)
 def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
-    like = next((x for x in (XA, XB, *kwargs.values()) if holds_tracked(x)), XA)
+    like = tracked_among(XA, XB, *kwargs.values())
     a, b = as_doubles(XA, like), as_doubles(XB, like)
     if ndim(a) != 2 or ndim(b) != 2 or shape(a)[1] != shape(b)[1]:
         raise ValueError(
@@ -175,7 +177,7 @@ def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
 
 @DISTANCE.rule(sd.pdist)
 def pdist(X, metric="euclidean", *, out=None, **kwargs):
-    like = next((x for x in (X, *kwargs.values()) if holds_tracked(x)), X)
+    like = tracked_among(X, *kwargs.values())
     x = as_doubles(X, like)
     if ndim(x) != 2:
         raise ValueError("scipy.spatial.distance.pdist: A 2-dimensional array must be passed.")
@@ -209,9 +211,9 @@ for _name in METRICS:
     DISTANCE.rule(getattr(sd, _name))(FOLLOWED.function(getattr(sd, _name)))
 
 
-def by_formula(metric: Any) -> Any:
+def by_formula(metric):
     def run(u, v, w=None):
-        like = next(x for x in (u, v, w) if holds_tracked(x))
+        like = tracked_among(u, v, w)
         given = [x if x is None else as_float_array(x, like) for x in (u, v, w)]
         return metric(*given)
 
@@ -235,9 +237,9 @@ OTHERS = (
     "MetricInfo",
 )
 DISTANCE.constant(
-    *[getattr(sd, n) for n in OTHERS if hasattr(sd, n)],
+    *present(sd, OTHERS),
 )  # fmt: skip
-DISTANCE.constant(*[getattr(sd, n) for n in CONSTANT if hasattr(sd, n)], but=("w",))
+DISTANCE.constant(*present(sd, CONSTANT), but=("w",))
 
 
 @DISTANCE.rule(sd.directed_hausdorff)
@@ -255,13 +257,13 @@ class NeighbourTree(Carrier):
     _theirs: Any
     tree: Any
 
-    def __init__(self, data: Any, *args: Any, **kwargs: Any):
+    def __init__(self, data, *args, **kwargs):
         own = kwargs.get("copy_data", args[2] if len(args) > 2 else False)
         self.points, values = np.copy(data) if own else data, bare(data)
         self.tree = self._theirs(values, *args, **kwargs) if xp_of(values) is plain_np else None
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = object.__new__(cls)
         new.points, new.tree = x.data, x
         return new
@@ -269,27 +271,27 @@ class NeighbourTree(Carrier):
     def _tracked(self) -> bool:
         return holds_tracked(self.points)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self.tree
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         """The other methods count or number points, of other trees and within distances."""
         found = getattr(object.__getattribute__(self, "tree"), name)
         return (lambda *args, **kw: found(*bare(args[:2]), *args[2:], **kw)) if callable(found) else found
 
     @property
-    def data(self) -> Any:
+    def data(self):
         return as_doubles(self.points)
 
     maxes = property(lambda self: np.max(self.data, 0))
     mins = property(lambda self: np.min(self.data, 0))
 
-    def sparse_distance_matrix(self, other: Any, *args: Any, **kwargs: Any) -> Any:
+    def sparse_distance_matrix(self, other, *args, **kwargs):
         if holds_tracked(self, other):
             raise refusal_text("scipy.spatial.KDTree.sparse_distance_matrix", "", "tree.query(x, k)")
         return self.tree.sparse_distance_matrix(*bare((other, *args)), **kwargs)
 
-    def query(self, x: Any, k: Any = 1, eps: Any = 0, p: Any = 2, **settings: Any) -> tuple:
+    def query(self, x, k=1, eps=0, p=2, **settings) -> tuple:
         if self.tree is None:
             raise refusal_text(
                 "scipy.spatial.KDTree", "CuPy's finds no neighbours here", "arrays of the host"
@@ -305,7 +307,7 @@ class NeighbourTree(Carrier):
             apart = apart - box * plain_np.rint(bare(apart) / plain_np.where(box > 0, box, plain_np.inf))
         return np.where(found, minkowski(apart, 0.0, p=p), plain_np.inf), i
 
-    def query_ball_point(self, x: Any, r: Any, *args: Any, **kwargs: Any) -> Any:
+    def query_ball_point(self, x, r, *args, **kwargs):
         x, r = bare(x), bare(r)
         if self.tree is not None:
             return self.tree.query_ball_point(x, r, *args, **kwargs)

@@ -3,7 +3,6 @@
 import functools
 import inspect
 import types
-from typing import Any
 
 from .._dispatch.numbers import MODULES as NUMBERS
 
@@ -14,7 +13,7 @@ class SignatureQuestions(types.ModuleType):
     signature = staticmethod(functools.cache(inspect.signature))
     getfullargspec = staticmethod(functools.cache(inspect.getfullargspec))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(inspect, name)
 
 

@@ -37,21 +37,21 @@ from .namespaces import SciPyNamespace, with_derivative_of
 STATS = SciPyNamespace(scipy.stats, listed=False)
 
 
-def blas_function(name: str, *_: Any) -> Any:
+def blas_function(name: str, *_):
     """`get_blas_funcs` of the one function that scipy.stats calls."""
     if name != "trsm":
         raise NoRuleError(f"scipy.linalg.blas.{name} has no derivative rule in tapegrad")
     return lambda alpha, a, b, side=0, lower=0: alpha * solve_triangular(a, b, 0, bool(lower))
 
 
-def entropy_term(p: Any) -> Any:
+def entropy_term(p):
     """`entr` of a density: where that vanishes, so does its part of the derivative of the entropy."""
     positive = primal_of(p) > 0
     return select(positive, entr(select(positive, p, 1.0)), 0.0 * p)
 
 
 class StatisticsFollower(Follower):
-    def face(self, x: Any) -> Any:
+    def face(self, x):
         """The laws have SciPy's private methods, too."""
         ours = super().face(x)
         return followed_law(ours) if hasattr(type(ours), "theirs") else ours
@@ -95,7 +95,7 @@ def royston_weights(n: int) -> np.ndarray:
     return a
 
 
-def shapiro(x: Any) -> tuple:
+def shapiro(x) -> tuple:
     """The statistic of Shapiro and Wilk, and its p-value."""
     n = shape(x)[0]
     if n < 3:
@@ -116,7 +116,7 @@ def shapiro(x: Any) -> tuple:
     return w, ndtr(-(z - mean) / math.exp(deviation))
 
 
-def repeated_medians(y: Any, x: Any, method: str) -> tuple:
+def repeated_medians(y, x, method: str) -> tuple:
     """`siegelslopes`: slope and intercept."""
     apart = np.subtract.outer(*[np.asarray(values_of(x))] * 2) != 0
     others = [np.nonzero(row)[0] for row in apart]
@@ -128,7 +128,7 @@ def repeated_medians(y: Any, x: Any, method: str) -> tuple:
     )
 
 
-def log_kernels(points: Any, values: Any, places: Any, factor: Any, *_: Any) -> Any:
+def log_kernels(points, values, places, factor, *_):
     """`gaussian_kernel_estimate_log` of points (n, d), values (n, p), places (m, d) and a Cholesky factor."""
     d = shape(factor)[0]
     u, v = [solve_triangular(factor, x.T, 0, True).T for x in (points, places)]
@@ -137,7 +137,7 @@ def log_kernels(points: Any, values: Any, places: Any, factor: Any, *_: Any) -> 
     return red.logsumexp(far[:, :, None] + log(values), 1)
 
 
-def von_mises_cdf(kappa: Any, x: Any) -> Any:
+def von_mises_cdf(kappa, x):
     """By the Fourier series of the density; from kappa = 50 on by a normal law, as SciPy has it."""
     wide, turns = primal_of(kappa) >= 50.0, np.rint(primal_of(x) / (2.0 * math.pi))
     x = x - 2.0 * math.pi * turns
@@ -146,7 +146,7 @@ def von_mises_cdf(kappa: Any, x: Any) -> Any:
     return turns + select(wide, ndtr(math.sqrt(2.0 / math.pi) / ive(0.0, kappa) * sin(0.5 * x)), series)
 
 
-def poisson_binomial(k: np.ndarray, p: Any, kind: str) -> Any:
+def poisson_binomial(k: np.ndarray, p, kind: str):
     """The coefficients of the product of 1 - p[j] + p[j] t, or their sums."""
     y, zero = np.ones((1, *shape(p)[1:])), np.zeros((1, *shape(p)[1:]))
     for j in range(shape(p)[0]):
@@ -158,7 +158,7 @@ BIVARIATE_TAIL: Any = getattr(_stats_pythran, "_bvnu", None) or _ufuncs._bivaria
 HALF_NODES, HALF_WEIGHTS = [v / 2 for v in np.polynomial.legendre.leggauss(64)]  # on (-1/2, 1/2)
 
 
-def bivariate_tail(h: Any, k: Any, r: Any) -> Any:
+def bivariate_tail(h, k, r):
     """P(X > h, Y > k) of standard normal X and Y with correlation r, by Plackett's formula: the integral of
     exp(-(h^2 - 2 h k sin(t) + k^2) / (2 cos(t)^2)) / (2 pi) over t from 0 to arcsin(r), and the product of
     the tails (Biometrika 41, 1954).  The value is SciPy's."""
@@ -230,14 +230,14 @@ for _f in (*derived(_LAWS), *derived(scipy.stats.Covariance), scipy.stats.Censor
 # --- the methods of laws that have no rule ---
 
 
-def raw_moment(law: Any, library: Callable, order: int, *args: Any, **given: Any) -> Any:
+def raw_moment(law, library: Callable, order: int, *args, **given):
     """E[X**order].  SciPy's own method asks whether loc is 0, and then has no derivative with respect to it."""
     shapes, loc, scale = law._parse_args(*args, **given)
     moments = [1.0, *[library(law, k, *shapes) for k in range(1, order + 1)]]
     return sum([math.comb(order, k) * loc ** (order - k) * scale**k * m for k, m in enumerate(moments)])
 
 
-def shares(law: Any, library: Callable, n: Any, p: Any) -> tuple:
+def shares(law, library: Callable, n, p) -> tuple:
     """The parameters of `multinomial`, and where they are none.  SciPy sets the last share to what the others
     leave, once that differs by rounding errors."""
     n, p, bad = library(law, n, p)
@@ -246,7 +246,7 @@ def shares(law: Any, library: Callable, n: Any, p: Any) -> tuple:
     return n, concatenate(others, rest, axis=-1), bad
 
 
-def fitted(law: Any, library: Callable, data: Any, *args: Any, **given: Any) -> Any:
+def fitted(law, library: Callable, data, *args, **given):
     """The fit.  SciPy's laws send censored data to `super(type(self), self)`, which would be themselves."""
     censored = isinstance(data, STATS.rules[scipy.stats.CensoredData])
     fit = FOLLOWED.klass(scipy.stats.rv_continuous).fit if censored else library
@@ -254,13 +254,13 @@ def fitted(law: Any, library: Callable, data: Any, *args: Any, **given: Any) -> 
 
 
 @functools.cache
-def formula(name: str, call: str) -> Any:
+def formula(name: str, call: str):
     """The method of SciPy's law that computes a function of the standardised value, followed."""
     return getattr(FOLLOWED.instance(getattr(scipy.stats, name)), f"_{call}")
 
 
 @functools.cache
-def followed_law(family: Any) -> Any:
+def followed_law(family):
     """The law of SciPy's with its own Python code, followed.  The functions that have a rule are ours."""
     law, formulas = family.theirs(), getattr(family, "functions", {})
     kind = FOLLOWED.klass(type(law))
@@ -277,7 +277,7 @@ def followed_law(family: Any) -> Any:
     return FOLLOWED.instance(law, type(kind)(kind.__name__, (kind,), members))
 
 
-def frozen_law(family: Any, args: tuple, given: dict) -> Any:
+def frozen_law(family, args: tuple, given: dict):
     """A frozen law whose parameters may be tracked."""
     law, dist = family.theirs(), followed_law(family)
     if not isinstance(law, (scipy.stats.rv_continuous, scipy.stats.rv_discrete)):

@@ -6,7 +6,6 @@ to the minimum. Where gradients of constraints depend on each other, the multipl
 Then a violation below gtol hides a large distance, too."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -31,7 +30,7 @@ def complementarity_gaps(result: OptimizeResult, limits: list) -> tuple[float, f
 
 
 def with_small_gap(
-    result: OptimizeResult, again: Callable, constraints: Any, bounds: Any, options: dict
+    result: OptimizeResult, again: Callable, constraints, bounds, options: dict
 ) -> OptimizeResult:
     """Return a result whose `success` holds; `again(x, options)` runs trust-constr from x."""
     maxiter, gtol = options.get("maxiter", 1000), options.get("gtol", 1e-8)

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from .._core.scope import quiet
+
 GRADIENT, ROUNDING, LIMIT, START, STUCK, CURVATURE, LOST, RUNNING = 0, 1, 2, 3, 4, 5, 6, -1
 TEXTS = {
     GRADIENT: "converged: the gradient is below gtol",
@@ -30,20 +32,20 @@ FLAT_GRADIENT = 0.1  # of |f| or 1: above this, gradient times x exceeds roundin
 CALM = 1e-5  # of |f| or 1: if no step helps, rounding can hide a gradient up to this
 
 
-def row_dot(a: Any, b: Any) -> Any:
+def row_dot(a, b):
     return (a * b).sum(axis=1)
 
 
-def batched_matvec(A: Any, b: Any) -> Any:
+def batched_matvec(A, b):
     """Return the product of each matrix with its vector."""
     return (A @ b[:, :, None])[:, :, 0]
 
 
-def row_maximum(a: Any) -> Any:
+def row_maximum(a):
     return abs(a.T.copy()).max(axis=0)  # ten times as fast as a maximum over a short last axis
 
 
-def symmetric_eigenpairs(H: Any, xp: ModuleType) -> tuple[Any, Any]:
+def symmetric_eigenpairs(H, xp: ModuleType) -> tuple[Any, Any]:
     """Return the ascending eigenvalues (b, p) and the eigenvectors (b, p, p) of symmetric matrices.
 
     Two parameters take one Jacobi rotation (Golub and Van Loan, Matrix Computations, 8.5), of all matrices at
@@ -51,7 +53,7 @@ def symmetric_eigenpairs(H: Any, xp: ModuleType) -> tuple[Any, Any]:
     if H.shape[1] != 2:
         return xp.linalg.eigh(H)
     a, b, c = H[:, 0, 0], H[:, 0, 1], H[:, 1, 1]
-    with np.errstate(all="ignore"):
+    with quiet():
         ratio = (c - a) / (2 * b)
         tangent = xp.copysign(1 / (abs(ratio) + xp.sqrt(1 + ratio * ratio)), ratio)
     tangent = xp.where(b == 0, 0.0, tangent)
@@ -72,7 +74,7 @@ class BatchState:
     own: tuple[str, ...] = ()  # the rows of one method
     matrix: str  # the matrix that is returned
 
-    def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
+    def __init__(self, value_and_grad: Callable, X, xp: ModuleType, gtol: float, maxiter: int):
         self.value_and_grad = value_and_grad
         self.xp = xp
         self.gtol = gtol
@@ -87,37 +89,37 @@ class BatchState:
         self.f, self.g = self.evaluated(self.x)
         self.status[~self.finite(self.f, self.g)] = START
 
-    def evaluated(self, x: Any) -> tuple:
+    def evaluated(self, x) -> tuple:
         """Return value and gradient, by rows."""
         self.evaluations += self.running
         f, g = self.value_and_grad(self.xp.ascontiguousarray(x.T, dtype=self.dtype), self.which)
         return f.astype(np.float64), g.T.astype(np.float64)
 
-    def rounded(self, x: Any) -> Any:
+    def rounded(self, x):
         """Round the points to the dtype in which the function is computed."""
         return x.astype(self.dtype).astype(np.float64)
 
-    def finite(self, f: Any, g: Any) -> Any:
+    def finite(self, f, g):
         return self.xp.isfinite(f) & self.xp.isfinite(g).all(axis=1)
 
     @property
-    def running(self) -> Any:
+    def running(self):
         return self.status == RUNNING
 
     @property
-    def flat(self) -> Any:
+    def flat(self):
         """Return whether rounding can hide the descent.
 
         It cannot if the gradient times x is as large as the value; then f decreases without bound."""
         return row_maximum(self.g * self.x) <= FLAT_GRADIENT * self.xp.maximum(1.0, abs(self.f))
 
-    def put(self, at: Any, **values: Any) -> None:
+    def put(self, at, **values) -> None:
         """Replace the rows `at` of the arrays of these names."""
         for name, new in values.items():
             old = getattr(self, name)
             setattr(self, name, self.xp.where(at[:, None] if old.ndim > 1 else at, new, old))
 
-    def end(self, which: Any, status: int) -> None:
+    def end(self, which, status: int) -> None:
         which = which & self.flat if status == ROUNDING else which
         self.status[self.running & which] = status
 
@@ -134,7 +136,7 @@ class BatchState:
                     setattr(self, name, getattr(self, name)[~done])
             if not len(self.which):
                 return found
-            with np.errstate(all="ignore"):
+            with quiet():
                 self.advance()
 
     def advance(self) -> None:
@@ -156,14 +158,14 @@ class Newton(BatchState):
     matrix = "H"
 
     def __init__(
-        self, value_and_grad: Callable, hessian: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int
+        self, value_and_grad: Callable, hessian: Callable, X, xp: ModuleType, gtol: float, maxiter: int
     ):
         super().__init__(value_and_grad, X, xp, gtol, maxiter)
         self.hessian = hessian
         n, p = self.x.shape
         self.H = xp.broadcast_to(xp.eye(p), (n, p, p)).copy()
         self.w, self.Q, self.D = xp.ones((n, p)), self.H.copy(), xp.ones((n, p))
-        with np.errstate(all="ignore"):
+        with quiet():
             self.end(~self.curved(self.x, self.running), CURVATURE)
             self.measure()
             self.bent, self.is_bent = xp.zeros((n, p)), xp.zeros(n, bool)
@@ -179,7 +181,7 @@ class Newton(BatchState):
         self.D = xp.where(xp.isfinite(D), D, 1.0)
         self.w, self.Q = symmetric_eigenpairs(self.H / (self.D[:, :, None] * self.D[:, None, :]), xp)
 
-    def curved(self, x: Any, at: Any) -> Any:
+    def curved(self, x, at):
         """Compute the Hessians at x of the rows `at`; return for every row that its Hessian is finite."""
         xp = self.xp
         chosen = xp.flatnonzero(at)
@@ -232,7 +234,7 @@ class Newton(BatchState):
         gain = -row_dot(s, a + 0.5 * w * s)
         return batched_matvec(self.Q, s) / self.D, gain, shift
 
-    def bend(self, s: Any, shift: Any, f: Any, g: Any) -> tuple:
+    def bend(self, s, shift, f, g) -> tuple:
         """Return the step s (in units of D) bent along a curved valley, and the value expected there.
 
         A straight step along a curved valley ends on its wall. The gradient there is g + H s + r. The
@@ -299,7 +301,7 @@ class Bfgs(BatchState):
     own = ("B", "d", "slope", "t", "low", "high", "tries", "fresh", "idle", "lowest", "calmest")
     matrix = "B"
 
-    def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
+    def __init__(self, value_and_grad: Callable, X, xp: ModuleType, gtol: float, maxiter: int):
         super().__init__(value_and_grad, X, xp, gtol, maxiter)
         n, p = self.x.shape
         self.B = xp.broadcast_to(xp.eye(p), (n, p, p)).copy()
@@ -310,10 +312,10 @@ class Bfgs(BatchState):
         self.tries = xp.zeros(n, int)
         self.idle = xp.zeros(n, int)  # consecutive steps with neither a lower value nor half the gradient
         self.lowest, self.calmest = self.f.copy(), row_maximum(self.g)
-        with np.errstate(all="ignore"):
+        with quiet():
             self.search(self.running)
 
-    def search(self, at: Any) -> None:
+    def search(self, at) -> None:
         """Start new line searches for the rows `at`, or end them."""
         xp = self.xp
         self.end(at & (row_maximum(self.g) <= self.gtol), GRADIENT)
@@ -328,7 +330,7 @@ class Bfgs(BatchState):
         self.put(at, d=d, slope=slope, t=start, low=0.0, high=np.inf, tries=0)
         self.end(at & ~self.fresh & (-self.slope <= 1e-3 * self.eps * abs(self.f)), ROUNDING)
 
-    def forget(self, at: Any) -> None:
+    def forget(self, at) -> None:
         self.B[at] = self.xp.eye(self.x.shape[1])
         self.fresh = self.fresh | at
 
@@ -360,7 +362,7 @@ class Bfgs(BatchState):
         self.search(self.running & (taken | failed))
         self.end(self.iterations >= self.maxiter, LIMIT)
 
-    def bracket(self, at: Any, low_enough: Any, f: Any, finite: Any) -> None:
+    def bracket(self, at, low_enough, f, finite) -> None:
         """Choose the next trial of a line search.
 
         Without a bracket it lies further out. In a bracket it is the minimum of a parabola, or the middle."""
@@ -373,7 +375,7 @@ class Bfgs(BatchState):
         within = xp.where(inside, parabola, self.low + 0.5 * width)
         self.put(at, t=xp.where(xp.isinf(self.high), 3 * t, within))
 
-    def update(self, taken: Any, s: Any, y: Any) -> None:
+    def update(self, taken, s, y) -> None:
         """Update B after the steps s, which changed the gradients by y; the first update scales the
         identity."""
         xp = self.xp

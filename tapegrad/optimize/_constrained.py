@@ -35,7 +35,7 @@ LARGEST_RESIDUAL = 1e-6  # of the gradient of the Lagrangian, and of equalities
 CLEAR = 1e3  # least ratio of multiplier and gap, or of gap and multiplier, of an inequality
 
 
-def limits_of_constraint(given: Any) -> tuple:
+def limits_of_constraint(given) -> tuple:
     """Return (function of x and the parameters, lower limit, upper limit)."""
     if isinstance(given, scipy.optimize.NonlinearConstraint):
         return given.fun, given.lb, given.ub
@@ -50,7 +50,7 @@ def limits_of_constraint(given: Any) -> tuple:
     )
 
 
-def complementarity(z: Any, gap: Any) -> Any:
+def complementarity(z, gap):
     """Return zero, with the derivative of what holds between multiplier and gap.
 
     That of z gap = mu is z dgap + gap dz = 0. The smaller weight is reduced by the ratio of both once more,
@@ -68,7 +68,7 @@ class KktSystem:
 
     The unknowns are x as a vector, the multipliers of the constraints, and those of finite bounds."""
 
-    def __init__(self, flat: FlatStart, bounds: Any, constraints: tuple, each: list, params: tuple):
+    def __init__(self, flat: FlatStart, bounds, constraints: tuple, each: list, params: tuple):
         self.flat, n = flat, flat.start.size
         low, high = (-plain_np.inf, plain_np.inf) if bounds is None else (bounds.lb, bounds.ub)
         low, high = [plain_np.broadcast_to(plain_np.asarray(b, float), n) for b in (low, high)]
@@ -91,18 +91,18 @@ class KktSystem:
         for k, at in enumerate((self.below, self.above)):
             self.numbers[k][~plain_np.isin(plain_np.arange(n), at)] = at.size
 
-    def constraints(self, u: Any, functions: tuple, params: tuple) -> Any:
+    def constraints(self, u, functions: tuple, params: tuple):
         parts = [flatten_result(g(self.flat.restore(u), *params)) for g in functions]
         return np.concatenate(parts) if parts else plain_np.zeros(0)
 
-    def gaps(self, c: Any, multipliers: Any) -> Any:
+    def gaps(self, c, multipliers):
         """Return the distances to the limits that the multipliers belong to; for equalities what is
         missing."""
         low, high = self.limits
         upper = ~self.equal & plain_np.isfinite(high) & (~plain_np.isfinite(low) | (multipliers > 0))
         return plain_np.where(upper, -1.0, 1.0) * (c - plain_np.where(upper, high, low))
 
-    def lagrangian(self, u: Any, multipliers: Any, functions: tuple, *params: Any) -> Any:
+    def lagrangian(self, u, multipliers, functions: tuple, *params):
         total = functions[0](self.flat.restore(u), *params)
         return (
             total + (multipliers * self.constraints(u, functions[1:], params)).sum()
@@ -110,10 +110,10 @@ class KktSystem:
             else total
         )
 
-    def residuals(self, w: tuple, functions: tuple, *params: Any) -> tuple:
+    def residuals(self, w: tuple, functions: tuple, *params) -> tuple:
         u, multipliers, lower, upper = w
 
-        def lagrangian(u: Any) -> Any:
+        def lagrangian(u):
             return self.lagrangian(u, multipliers, functions, *params)
 
         slope = grad(Const(lagrangian) if OPEN.depth else lagrangian)(u)
@@ -172,7 +172,7 @@ class SparseSystem:
         self.rows, self.columns = pattern.nonzero()
         self.colours = load("tapegrad.sparse").coloring(pattern).columns
 
-    def __call__(self, A: Any, b: Any) -> Any:
+    def __call__(self, A, b):
         if self.known[0] is not A:
             seeds = plain_np.zeros((A.shape[0], int(self.colours.max()) + 1))
             seeds[plain_np.arange(A.shape[0]), self.colours] = 1.0
@@ -263,7 +263,7 @@ class ConstrainedMinimum:
     multipliers: bool
 
     @entry
-    def __call__(self, x0: Any, *params: Any) -> Any:
+    def __call__(self, x0, *params):
         plain = [value(p) for p in params]
         flat = FlatStart(CALL, tree_map(values_of, x0))
         box = bounds_object(flat_bounds(CALL, flat, self.bounds))
@@ -295,7 +295,7 @@ class InteriorPoint:
     limits: list
     options: dict
 
-    def __call__(self, F: Callable, w: tuple, functions: tuple, *params: Any) -> tuple:
+    def __call__(self, F: Callable, w: tuple, functions: tuple, *params) -> tuple:
         kkt, box = self.kkt, scipy.optimize.Bounds(*self.kkt.bounds)
         rows = [
             scipy.optimize.NonlinearConstraint(lambda x, g=g: g(x, *params), *at)

@@ -1,7 +1,5 @@
 """Constraints on trees as SciPy's constraints on vectors, with exact derivatives in a form that pays."""
 
-from typing import Any
-
 import numpy as np
 import scipy.optimize
 import scipy.sparse
@@ -18,7 +16,7 @@ def bounds_of_dict(call: str, given: dict) -> tuple[float, float]:
     return 0.0, 0.0 if kind == "eq" else float("inf")
 
 
-def is_limited(given: Any) -> bool:
+def is_limited(given) -> bool:
     """Return whether a constraint has a finite limit."""
     if not isinstance(given, (scipy.optimize.NonlinearConstraint, scipy.optimize.LinearConstraint)):
         return True
@@ -40,7 +38,7 @@ class Constraints:
         Whether the method takes sparse matrices, and Hessians.
     """
 
-    def __init__(self, call: str, flat: FlatStart, given: Any, sparse: bool, second: bool):
+    def __init__(self, call: str, flat: FlatStart, given, sparse: bool, second: bool):
         self.call = call
         self.flat = flat
         self.takes_sparse = sparse
@@ -52,7 +50,7 @@ class Constraints:
             if sparse or is_limited(c)  # SciPy's other methods fail if no constraint has a limit
         ]
 
-    def converted(self, given: Any) -> Any:
+    def converted(self, given):
         if isinstance(given, dict) and callable(given.get("fun")):
             low, high = bounds_of_dict(self.call, given)
             g, args = Values(self.call, given["fun"], self.flat, given.get("args", ())), given.get("args", ())
@@ -69,7 +67,7 @@ class Constraints:
             self.sparse = self.sparse or scipy.sparse.issparse(given.A)
         return given
 
-    def nonlinear(self, g: Values, low: Any, high: Any, jac: Any, hess: Any, keep_feasible: Any) -> Any:
+    def nonlinear(self, g: Values, low, high, jac, hess, keep_feasible):
         ordered_limits(self.call, "constraints", low, high, g(self.flat.start).size)
         jac = jac if callable(jac) else self.jacobian(g)
         hess = hess if callable(hess) or not self.second else g.hessian_of_form()
@@ -77,7 +75,7 @@ class Constraints:
             g, low, high, jac, hess or scipy.optimize.BFGS(), keep_feasible
         )
 
-    def jacobian(self, g: Values) -> Any:
+    def jacobian(self, g: Values):
         found, is_sparse = g.jacobian_of_form(self.takes_sparse)
         self.sparse = self.sparse or is_sparse
         return found

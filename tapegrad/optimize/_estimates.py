@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
+from numpy import ndarray
 from scipy import special
 from scipy.optimize import OptimizeResult
 
@@ -72,9 +73,9 @@ class Estimates:
     def __init__(
         self,
         flat: FlatStart,
-        u: np.ndarray,
-        objective: Any,
-        held: np.ndarray,
+        u: ndarray,
+        objective,
+        held: ndarray,
         names: list,
         scale: float,
         degrees: float,
@@ -94,11 +95,11 @@ class Estimates:
         self.cov[np.ix_(free, free)] = inverse_of(objective.curvature(u)[np.ix_(free, free)] / scale)
 
     @property
-    def standard_errors(self) -> np.ndarray:
+    def standard_errors(self) -> ndarray:
         return np.sqrt(np.diag(self.cov))
 
     @property
-    def correlations(self) -> np.ndarray:
+    def correlations(self) -> ndarray:
         with np.errstate(invalid="ignore"):
             return self.cov / np.multiply.outer(self.standard_errors, self.standard_errors)
 
@@ -114,7 +115,7 @@ class Estimates:
             else special.stdtrit(self.degrees_of_freedom, p)
         )
 
-    def conf_int(self, alpha: float = 0.05, method: str = "wald") -> np.ndarray:
+    def conf_int(self, alpha: float = 0.05, method: str = "wald") -> ndarray:
         """Return intervals that hold each parameter with probability 1 - alpha, of shape (n, 2).
 
         Parameters
@@ -196,12 +197,12 @@ class Estimates:
         return self.summary()
 
 
-def flat_and_back(tree: Any) -> tuple:
+def flat_and_back(tree) -> tuple:
     flat = FlatStart("predict", tree)
     return flat.start, flat
 
 
-def inverse_of(H: np.ndarray) -> np.ndarray:
+def inverse_of(H: ndarray) -> ndarray:
     """Return the inverse of a symmetric matrix, inf if it is not positive definite to rounding."""
     size = np.sqrt(np.diag(H)) if (np.diag(H) > 0).all() else np.full(len(H), np.nan)
     w, Q = (
@@ -217,9 +218,7 @@ def inverse_of(H: np.ndarray) -> np.ndarray:
 class Profile:
     """The objective as a function of one parameter, at its minimum over the others."""
 
-    def __init__(
-        self, objective: Any, u: np.ndarray, errors: np.ndarray, scale: float, rise: float, names: list
-    ):
+    def __init__(self, objective, u: ndarray, errors: ndarray, scale: float, rise: float, names: list):
         self.objective = objective
         self.u = u
         self.scale = scale
@@ -229,22 +228,22 @@ class Profile:
         self.held = np.isnan(errors)
         self.least = objective(u)[0] / scale
 
-    def minimum(self, k: int, t: float, start: np.ndarray) -> tuple[float, np.ndarray]:
+    def minimum(self, k: int, t: float, start: ndarray) -> tuple[float, ndarray]:
         """Return the value at parameter k = t, and the point."""
         rest = np.flatnonzero(~self.held & (np.arange(self.u.size) != k))
         size, v = self.errors[rest], start.copy()
         v[k] = t
 
-        def at(w: np.ndarray) -> np.ndarray:
+        def at(w: ndarray) -> ndarray:
             p = v.copy()
             p[rest] = v[rest] + size * w
             return p
 
-        def value(w: np.ndarray) -> tuple:
+        def value(w: ndarray) -> tuple:
             f, g = self.objective(at(w))
             return f / self.scale, g[rest] * size / self.scale
 
-        def curvature(w: np.ndarray) -> np.ndarray:
+        def curvature(w: ndarray) -> ndarray:
             return (
                 self.objective.hessian(at(w))[np.ix_(rest, rest)] * np.multiply.outer(size, size) / self.scale
             )
@@ -305,20 +304,20 @@ class Losses:
     values: Values
     phi: Callable
 
-    def weighted(self, u: np.ndarray) -> tuple:
+    def weighted(self, u: ndarray) -> tuple:
         r = self.values(u)
         return np.isfinite(r).all(), *weights(self.phi, r, np.ones(r.shape))
 
-    def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+    def __call__(self, u: ndarray) -> tuple[float, ndarray]:
         finite, cost, slope, _ = self.weighted(u)
         return (float(cost), self.values.jacobian(u).T @ slope) if finite else (np.inf, np.zeros_like(u))
 
-    def curvature(self, u: np.ndarray) -> np.ndarray:
+    def curvature(self, u: ndarray) -> ndarray:
         """Return the Gauss-Newton matrix, the information of the fit."""
         J, (_, _, _, curvature) = self.values.jacobian(u), self.weighted(u)
         return (J.T * curvature) @ J
 
-    def hessian(self, u: np.ndarray) -> np.ndarray:
+    def hessian(self, u: ndarray) -> ndarray:
         finite, _, slope, _ = self.weighted(u)
         return self.curvature(u) + self.values.hessian(u, slope) if finite else np.eye(u.size)
 
@@ -330,19 +329,19 @@ class Likelihood:
     objective: Any
     bounds: Any
 
-    def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+    def __call__(self, u: ndarray) -> tuple[float, ndarray]:
         b = self.bounds
         if b is not None and not ((u >= b.lb) & (u <= b.ub)).all():
             return np.inf, np.zeros_like(u)
         return self.objective(u)
 
-    def hessian(self, u: np.ndarray) -> np.ndarray:
+    def hessian(self, u: ndarray) -> ndarray:
         return self.objective.hessian(u) if np.isfinite(self(u)[0]) else np.eye(u.size)
 
     curvature = hessian
 
 
-def parameter_names(tree: Any, root: str = "x") -> list[str]:
+def parameter_names(tree, root: str = "x") -> list[str]:
     """Return a name for each number of a tree: a, b[0], b[1] for a dict with a number and an array."""
     names = []
     for path, leaf in zip(paths(tree), leaves(tree), strict=True):
@@ -365,7 +364,7 @@ def argument_names(f: Callable, count: int) -> list[str]:
     return names if len(names) == count else [f"p[{k}]" for k in range(count)]
 
 
-def at_bound(u: np.ndarray, bounds: Any) -> np.ndarray:
+def at_bound(u: ndarray, bounds) -> ndarray:
     """Return which parameters are at a bound."""
     if bounds is None:
         return np.zeros(u.size, bool)
@@ -412,7 +411,7 @@ class CurveFit(tuple):
 
 
 def estimates_of_residuals(
-    values: Values, u: np.ndarray, bounds: Any, names: list, options: dict, absolute: bool = False
+    values: Values, u: ndarray, bounds, names: list, options: dict, absolute: bool = False
 ) -> Estimates:
     """Return the estimates of a fit of least squares; `absolute`: the residuals have variance one."""
     loss = options.get("loss", "linear")
@@ -425,7 +424,7 @@ def estimates_of_residuals(
     return Estimates(values.flat, u, objective, held, names, scale, np.inf if absolute else degrees)
 
 
-def estimates_of_likelihood(objective: Any, u: np.ndarray, bounds: Any, constraints: Any) -> Estimates:
+def estimates_of_likelihood(objective, u: ndarray, bounds, constraints) -> Estimates:
     """Return the estimates of a minimum of minus a log-likelihood."""
     if np.size(constraints) or isinstance(constraints, dict):
         raise ArgumentError(
@@ -454,10 +453,10 @@ def curve_residuals(f: Callable, data: tuple, flat: FlatStart, named: bool, nan_
         )
     root = np.linalg.cholesky(sigma) if sigma is not None and sigma.ndim == 2 else None
 
-    def call(f: Callable, x: Any, p: Any = flat.tree) -> Any:
+    def call(f: Callable, x, p=flat.tree):
         return f(x, p) if named else f(x, *p)
 
-    def residuals(p: Any, f: Callable, x: Any) -> Any:
+    def residuals(p, f: Callable, x):
         r = flatten_result(call(f, x, p)) - y.reshape(-1)
         return r if sigma is None else r / sigma if root is None else np.linalg.solve(root, r)
 

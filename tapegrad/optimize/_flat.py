@@ -4,10 +4,10 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import scipy.optimize
+from numpy import ndarray
 from scipy.sparse.linalg import LinearOperator
 
 from .._core.arrays import is_array, is_differentiable, is_scalar, to_host, xp_of
@@ -15,8 +15,8 @@ from .._core.errors import ArgumentError
 from .._core.foreign import check_constants
 from .._core.primitive import is_tracked, layout_of, values_of
 from .._core.registry import load
-from .._core.scope import OPEN
-from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
+from .._core.scope import OPEN, quiet
+from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map, tuple_of
 from .._core.variable import Variable
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import hessian, jacobian
@@ -42,7 +42,7 @@ def refuse_derivatives(call: str, given: dict, all_else: bool = False) -> None:
             )
 
 
-def unchanged(u: Any) -> Any:
+def unchanged(u):
     """Return a vector as the tree that it is."""
     return u
 
@@ -50,7 +50,7 @@ def unchanged(u: Any) -> Any:
 class FlatStart:
     """A tree of starting values as a float64 vector on the host, and the inverse map."""
 
-    def __init__(self, call: str, x0: Any):
+    def __init__(self, call: str, x0):
         self.tree = started(call, x0)
         self.restore: Callable = unchanged  # (calls that replay compare what the functions of a tree read)
         flat = self.tree
@@ -69,18 +69,18 @@ class FlatStart:
                 f"{call}: x0 is complex; SciPy's optimisers vary real numbers: take real and imaginary parts"
             )
         self.xp: ModuleType = xp_of(layout_of(flat))
-        self.start, self.dtype = host_result(flat).astype(np.float64), flat.dtype
+        self.start, self.dtype = host_numbers(flat), flat.dtype
 
-    def place(self, u: np.ndarray) -> Any:
+    def place(self, u: ndarray):
         """Return a copy of a vector in the library of the tree's arrays."""
         return self.xp.array(u, self.dtype)
 
-    def __call__(self, u: np.ndarray) -> Any:
+    def __call__(self, u: ndarray):
         """Return the tree of the vector u."""
         return self.restore(self.place(u))
 
 
-def plain_result(x: Any) -> Any:
+def plain_result(x):
     """Return a plain array; raise if a transform tracks it."""
     if is_tracked(x):
         raise ArgumentError(
@@ -91,12 +91,16 @@ def plain_result(x: Any) -> Any:
     return values_of(x)
 
 
-def host_result(x: Any) -> Any:
+def host_result(x):
     """Return a result as a plain array on the host; raise if a transform tracks it."""
     return to_host(plain_result(x))
 
 
-def started(call: str, x0: Any) -> Any:
+def host_numbers(x):
+    return host_result(x).astype(np.float64)
+
+
+def started(call: str, x0):
     """Convert x0 to floats.
 
     As in SciPy, numbers, arrays, and lists and tuples of plain numbers may be integers. In any other tree
@@ -116,14 +120,14 @@ def started(call: str, x0: Any) -> Any:
     return x.astype(float) if kind in "iu" else x
 
 
-def _plain(x: Any) -> bool:
+def _plain(x) -> bool:
     """Return whether x consists of nested lists and tuples of numbers."""
     if isinstance(x, (list, tuple)):
         return all(_plain(m) for m in x)
     return isinstance(x, (int, float)) or is_scalar(x)
 
 
-def flatten_result(tree: Any) -> Any:
+def flatten_result(tree):
     """Return the numbers of an array or tree as a vector."""
     pieces = []
     for x in leaves(tree):
@@ -139,7 +143,7 @@ class ArraysOfPandas:
     def __init__(self) -> None:
         self.works: bool | None = None
 
-    def __call__(self, x: Any, f: Callable) -> Any:
+    def __call__(self, x, f: Callable):
         """Return a Series as an array and a DataFrame as a dict of arrays, if f does the same with them."""
         if not (hasattr(x, "to_numpy") and hasattr(x, "index")):
             return x
@@ -169,10 +173,10 @@ class Values:
         self.call, self.flat, self.kwargs = call, flat, kwargs or {}
         # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
         # function. `_f` must therefore capture no object that leads to them.
-        self.args = (f, *(args if isinstance(args, tuple) else (args,)))
+        self.args = (f, *tuple_of(args))
         restore = flat.restore
 
-        def values(u: Any, f: Callable, *rest: Any, **more: Any) -> Any:
+        def values(u, f: Callable, *rest, **more):
             return flatten_result(f(restore(u), *rest, **more))
 
         self._f, self._jacobian = values, jacobian(values)
@@ -180,11 +184,11 @@ class Values:
         self._hessian = hessian(self._weighted)
         self._size = 1
 
-    def __call__(self, u: np.ndarray) -> np.ndarray:
+    def __call__(self, u: ndarray) -> ndarray:
         OPEN.compared = None
         f, *rest = plain_call(self.args)
         try:
-            with np.errstate(all="ignore"):
+            with quiet():
                 y = host_result(flatten_result(f(self.flat(u), *rest, **self.kwargs)))
         except np.linalg.LinAlgError:
             return np.full(self._size, np.nan)
@@ -196,13 +200,11 @@ class Values:
         self._size = y.size
         return y.astype(np.float64)
 
-    def jacobian(self, u: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return host_result(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(
-                np.float64
-            )
+    def jacobian(self, u: ndarray) -> ndarray:
+        with quiet():
+            return host_numbers(self._jacobian(self.flat.place(u), *self.args, **self.kwargs))
 
-    def sparse_jacobian(self, pattern: Any) -> Callable:
+    def sparse_jacobian(self, pattern) -> Callable:
         """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
         return self.planned(
@@ -212,8 +214,8 @@ class Values:
     def planned(self, plan: Callable) -> Callable:
         """Return a function of a vector, and of weights of the values, that calls the plan."""
 
-        def matrix(u: np.ndarray, *v: np.ndarray) -> Any:
-            with np.errstate(all="ignore"):
+        def matrix(u: ndarray, *v: ndarray):
+            with quiet():
                 A = plan(self.flat.place(u), *[self.flat.place(w) for w in v])
             return (A if self.flat.xp is np else A.get()).astype(np.float64, copy=False)
 
@@ -235,7 +237,7 @@ class Values:
         )
         return None if plan is None else self.planned(plan)
 
-    def dense_jacobian(self, u: np.ndarray) -> np.ndarray:
+    def dense_jacobian(self, u: ndarray) -> ndarray:
         return (
             self.jacobian(u)
             if u.size < FEW_UNKNOWNS or self.planned_jacobian is None
@@ -254,25 +256,25 @@ class Values:
         )
         return self.hessian_operator if plan is None else self.planned(plan)
 
-    def hessian_operator(self, u: np.ndarray, v: np.ndarray) -> LinearOperator:
+    def hessian_operator(self, u: ndarray, v: ndarray) -> LinearOperator:
         """Return the products with the Hessian of v times the values."""
         x, w = self.flat.place(u), self.flat.place(v)
 
-        def product(t: np.ndarray) -> np.ndarray:
-            with np.errstate(all="ignore"):
+        def product(t: ndarray) -> ndarray:
+            with quiet():
                 Ht = hvp(self._weighted, x, self.flat.place(t.reshape(-1)), (w, *self.args))
-            return host_result(Ht).astype(np.float64)
+            return host_numbers(Ht)
 
         return LinearOperator((u.size, u.size), matvec=product, rmatvec=product, dtype=np.float64)
 
-    def hessian(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def hessian(self, u: ndarray, v: ndarray) -> ndarray:
         """Return the Hessian of v times the values."""
-        with np.errstate(all="ignore"):
+        with quiet():
             H = self._hessian(self.flat.place(u), self.flat.xp.asarray(v), *self.args, **self.kwargs)
-        return host_result(H).astype(np.float64)
+        return host_numbers(H)
 
 
-def flat_bounds(call: str, flat: FlatStart, bounds: Any) -> Any:
+def flat_bounds(call: str, flat: FlatStart, bounds):
     """Convert bounds to SciPy's for the vector; a dict maps names of the tree to (low, high)."""
     if not isinstance(bounds, dict):
         return bounds
@@ -284,7 +286,7 @@ def flat_bounds(call: str, flat: FlatStart, bounds: Any) -> Any:
     return scipy.optimize.Bounds(np.concatenate(low), np.concatenate(high))
 
 
-def bounds_object(bounds: Any) -> Any:
+def bounds_object(bounds):
     """Return bounds as `scipy.optimize.Bounds`, or None."""
     if bounds is None or isinstance(bounds, scipy.optimize.Bounds):
         return bounds
@@ -294,7 +296,7 @@ def bounds_object(bounds: Any) -> Any:
     )
 
 
-def ordered_limits(call: str, what: str, low: Any, high: Any, size: int | None = None) -> tuple:
+def ordered_limits(call: str, what: str, low, high, size: int | None = None) -> tuple:
     """Return the limits as arrays, of this size if it is given.
 
     Raise if a lower limit is above the upper one, a limit is nan, or the shapes do not fit."""
@@ -315,7 +317,7 @@ def ordered_limits(call: str, what: str, low: Any, high: Any, size: int | None =
     return low, high
 
 
-def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
+def _limits(call: str, path: str, tree, given) -> tuple[list, list]:
     """Return the lower and the upper bounds of each number of a tree."""
     if isinstance(tree, dict) and isinstance(given, dict):
         for name in given:
@@ -348,7 +350,7 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
     return sum([a for a, _ in parts], []), sum([b for _, b in parts], [])
 
 
-def _limit(x: Any, default: float, shape: tuple) -> np.ndarray:
+def _limit(x, default: float, shape: tuple) -> ndarray:
     return np.broadcast_to(np.asarray(default if x is None else host_result(x), float), shape).ravel()
 
 
@@ -358,7 +360,7 @@ def callback_of(flat: FlatStart, callback: Callable | None) -> Callable | None:
         return None
     if set(inspect.signature(callback).parameters) == {"intermediate_result"}:
 
-        def shown(intermediate_result: Any) -> Any:
+        def shown(intermediate_result):
             return callback(
                 intermediate_result=type(intermediate_result)(
                     {**intermediate_result, "x": flat(intermediate_result.x)}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy import ndarray
 from scipy.optimize import OptimizeResult
 
 from .._core.errors import ArgumentError, NotPositiveDefiniteError
@@ -23,7 +24,7 @@ EPS = float(np.finfo(float).eps)
 class NormalEquations:
     """Cost, gradient and Gauss-Newton matrix at a point."""
 
-    def __init__(self, values: Callable, jacobian: Callable, phi: Callable, x: np.ndarray):
+    def __init__(self, values: Callable, jacobian: Callable, phi: Callable, x: ndarray):
         self.x, self.r, self.jacobian = x, values(x), jacobian
         with np.errstate(all="ignore"):  # a trial point may be far away
             cost, self.slope, self.curvature = weights(phi, self.r, np.ones(self.r.shape))
@@ -44,7 +45,7 @@ class NormalEquations:
 
 
 def sparse_gauss_newton(
-    values: Callable, jacobian: Callable, start: np.ndarray, phi: Callable, gtol: float, maxiter: int
+    values: Callable, jacobian: Callable, start: ndarray, phi: Callable, gtol: float, maxiter: int
 ) -> OptimizeResult:
     """Minimise the sum of phi over residuals; `values(x)` returns these, `jacobian(x)` their Jacobian."""
     cholesky = load("tapegrad.sparse._cholesky").cholesky
@@ -103,7 +104,7 @@ def sparse_gauss_newton(
 
 
 def by_gauss_newton(
-    values: Callable, jacobian: Callable, start: np.ndarray, bounds: Any, options: dict
+    values: Callable, jacobian: Callable, start: ndarray, bounds, options: dict
 ) -> OptimizeResult:
     """Run `sparse_gauss_newton` with the options of `least_squares`."""
     call = f"least_squares with method={METHOD!r}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 import scipy.sparse
+from numpy import ndarray
 from scipy.optimize import OptimizeResult
 
 from .._core.errors import ArgumentError, ConvergenceError
@@ -45,7 +46,7 @@ STATUSES = {
 class ConstraintBlock:
     """One constraint: its values, its bounds, and the entries of its Jacobian."""
 
-    def __init__(self, flat: FlatStart, given: Any, compile: Any):
+    def __init__(self, flat: FlatStart, given, compile):
         self.values: Values | None = None
         if isinstance(given, scipy.optimize.LinearConstraint):
             self.matrix = scipy.sparse.csr_array(
@@ -74,14 +75,14 @@ class ConstraintBlock:
         limits = ordered_limits("minimize", "constraints", low, high, self.size)
         self.low, self.high = [np.clip(b, -INFINITE, INFINITE) for b in limits]
 
-    def fill_jacobian(self, x: Any, out: np.ndarray) -> None:
+    def fill_jacobian(self, x, out: ndarray) -> None:
         if self.values is None:
             out[:] = self.matrix.data
         else:
             self.plan.fill(out, x)
 
 
-def constraint_parts(given: Any) -> tuple:
+def constraint_parts(given) -> tuple:
     """Return (function, arguments, lower bound, upper bound, own Jacobian) of a nonlinear constraint."""
     if isinstance(given, scipy.optimize.NonlinearConstraint):
         return given.fun, (), given.lb, given.ub, given.jac
@@ -96,7 +97,7 @@ def constraint_parts(given: Any) -> tuple:
 class IpoptProblem:
     """An objective with bounds and constraints: the places and the plans of its derivatives."""
 
-    def __init__(self, objective: Any, bounds: Any, constraints: Any, compile: Any):
+    def __init__(self, objective, bounds, constraints, compile):
         self.objective, flat = objective, objective.flat
         self.place, n = flat.place, flat.start.size
         given = constraints if isinstance(constraints, (list, tuple)) else [constraints]
@@ -108,7 +109,7 @@ class IpoptProblem:
             self.low, self.high = [
                 np.clip(np.broadcast_to(b, n), -INFINITE, INFINITE) for b in (bounds.lb, bounds.ub)
             ]
-        self.joined: list[np.ndarray] = [
+        self.joined: list[ndarray] = [
             np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]])
             for name in ("low", "high")
         ]
@@ -117,13 +118,13 @@ class IpoptProblem:
         functions, spans = [g._f for g in nonlinear], list(zip(at[1:], at[2:], strict=False))
         first, sizes = objective._f, np.cumsum([0, *[b.size for b in self.blocks if b.values is not None]])
 
-        def lagrangian(u: Any, v: Any, weight: Any, *args: Any) -> Any:
+        def lagrangian(u, v, weight, *args):
             total = weight * first(u, *args[: at[1]])
             for k, (f, (a, b)) in enumerate(zip(functions, spans, strict=True)):
                 total = total + (v[sizes[k] : sizes[k + 1]] * f(u, *args[a:b])).sum()
             return total
 
-        def evaluated(u: Any, *args: Any) -> Any:
+        def evaluated(u, *args):
             y, g = value_and_grad(first)(u, *args[: at[1]])
             return y, g, *[f(u, *args[a:b]) for f, (a, b) in zip(functions, spans, strict=True)]
 
@@ -151,7 +152,7 @@ class IpoptProblem:
             [np.concatenate([np.zeros(0, int), *[at[k] for at in placed]]).tolist() for k in (0, 1)]
         )
 
-    def solved(self, run: "IpoptRun", start: np.ndarray, args: tuple, warm: Any) -> OptimizeResult:
+    def solved(self, run: "IpoptRun", start: ndarray, args: tuple, warm) -> OptimizeResult:
         """Solve the problem from a start.
 
         `args` are the function and its arguments; `warm` is an earlier result or None."""
@@ -210,7 +211,7 @@ class IpoptRun:
         self.unchecked: Callable | None = None  # what replays the evaluation in this solution
         self.steps = self.evaluations = self.hessians = 0
 
-    def at(self, u: np.ndarray) -> Any:
+    def at(self, u: ndarray):
         """Return the point in the library of the unknowns."""
         key = u.tobytes()
         if key != self.key:
@@ -220,24 +221,24 @@ class IpoptRun:
             self.filled = False
         return self.x
 
-    def evaluated(self, u: np.ndarray) -> tuple:
+    def evaluated(self, u: ndarray) -> tuple:
         """Return (value, gradient, values of each nonlinear constraint)."""
         x = self.at(u)
         if self.known is None:
             self.evaluations += 1
             found = self.unchecked(x) if self.unchecked is not None and OPEN.compared is not None else None
             y, *more = self.computed(x) if found is None else found
-            more = [g if type(g) is np.ndarray else host_result(g) for g in more]
+            more = [g if type(g) is ndarray else host_result(g) for g in more]
             y = float(host_result(y))
             self.known = (y, *more) if math.isfinite(y) else (math.inf, np.nan, *more[1:])
         return self.known
 
-    def prepare(self, start: np.ndarray) -> None:
+    def prepare(self, start: ndarray) -> None:
         """Compare what the replays read, once for the solution."""
         form = self.problem.evaluated.forms["value"]
         self.unchecked = form.unchecked((self.at(start), *self.args))
 
-    def computed(self, x: Any) -> tuple:
+    def computed(self, x) -> tuple:
         """Return the same by a call of the prepared function."""
         form, args = self.problem.evaluated.forms["value"], (x, *self.args)
         try:
@@ -247,18 +248,18 @@ class IpoptRun:
         self.unchecked = form.unchecked(args)
         return found
 
-    def value(self, u: np.ndarray) -> float:
+    def value(self, u: ndarray) -> float:
         return self.evaluated(u)[0]
 
-    def gradient(self, u: np.ndarray, out: np.ndarray) -> None:
+    def gradient(self, u: ndarray, out: ndarray) -> None:
         out[:] = self.evaluated(u)[1]
 
-    def constraint_values(self, u: np.ndarray, out: np.ndarray) -> None:
+    def constraint_values(self, u: ndarray, out: ndarray) -> None:
         nonlinear = iter(self.evaluated(u)[2:])
         for block, a, b in self.problem.spans:
             out[a:b] = block.matrix @ u if block.values is None else next(nonlinear)
 
-    def jacobian(self, u: np.ndarray, out: np.ndarray) -> None:
+    def jacobian(self, u: ndarray, out: ndarray) -> None:
         x = self.at(u)
         if not self.filled:  # Ipopt asks twice at the start
             for block, entries in self.parts:
@@ -266,20 +267,20 @@ class IpoptRun:
             self.filled = True
         out[:] = self.entries
 
-    def lower_hessian(self, u: np.ndarray, v: np.ndarray, weight: float, out: np.ndarray) -> None:
+    def lower_hessian(self, u: ndarray, v: ndarray, weight: float, out: ndarray) -> None:
         self.hessians += 1
         p = self.problem
         p.hessian.fill(self.whole, self.at(u), p.place(v[p.curved]), np.float64(weight), rest=self.args)
         self.whole.take(p.lower, out=out, mode="clip")  # with 'raise' NumPy makes a copy
 
-    def count(self, mode: int, iteration: int, *rest: Any) -> bool:
+    def count(self, mode: int, iteration: int, *rest) -> bool:
         self.steps = iteration
         return self.error is None
 
     def guarded(self, f: Callable) -> Callable:
         """Return f for Ipopt, which must not see an exception: the first one is kept, and Ipopt gets nan."""
 
-        def run(*args: Any) -> Any:
+        def run(*args):
             if self.error is None:
                 try:
                     return f(*args)
@@ -291,7 +292,7 @@ class IpoptRun:
 
         return run
 
-    def ipopt(self, options: dict) -> Any:
+    def ipopt(self, options: dict):
         """Return the problem as an object of ipyopt."""
         p = self.problem
         asked = self.value, self.gradient, self.constraint_values, self.jacobian, self.lower_hessian
@@ -316,7 +317,7 @@ class IpoptRun:
             raise ArgumentError(f"minimize: Ipopt refuses the problem or an option: {error}") from error
 
 
-def warm_point(warm: Any, n: int, m: int) -> tuple:
+def warm_point(warm, n: int, m: int) -> tuple:
     """Return the point and the multipliers of an earlier result."""
     try:
         lower, upper = [np.array(v, float) for v in warm.bound_multipliers]

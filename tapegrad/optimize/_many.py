@@ -158,9 +158,7 @@ def minimize_many(
 PROBLEMS_OF_PART = 1024
 
 
-def _minimized(
-    f: Callable, method: str, vectorized: bool, gtol: Any, maxiter: Any, part: tuple
-) -> ManyResult:
+def _minimized(f: Callable, method: str, vectorized: bool, gtol, maxiter, part: tuple) -> ManyResult:
     """Return the results of some of the problems, a pair of starts and arguments."""
     X0, args = part
     rows, restore = start_columns(X0)
@@ -170,7 +168,7 @@ def _minimized(
     )
 
 
-def scheduled(solve: Callable, X0: Any, args: tuple, client: Any, store: Any, limits: Any = None) -> Any:
+def scheduled(solve: Callable, X0, args: tuple, client, store, limits=None):
     """Return the results of solve((starts, arguments)) for parts of `PROBLEMS_OF_PART` problems, joined.
 
     With `limits`, (low, high) of shape (p, B), a part holds its limits as well."""
@@ -184,15 +182,15 @@ def scheduled(solve: Callable, X0: Any, args: tuple, client: Any, store: Any, li
     return _joined(load("tapegrad.parallel.workers").run_parts(solve, parts, client, store=store))
 
 
-def columns_of(a: Any, at: slice) -> Any:
+def columns_of(a, at: slice):
     """Return the columns of some problems; a number, or a last axis of length 1, is for all of them."""
     return a[..., at] if np.ndim(a) and np.shape(a)[-1] > 1 else a
 
 
-def _joined(results: list) -> Any:
+def _joined(results: list):
     """Return the results of all parts together."""
 
-    def joined(trees: list, axis: int) -> Any:
+    def joined(trees: list, axis: int):
         columns = iter(
             [np.concatenate(column, axis=axis) for column in zip(*map(leaves, trees), strict=True)]
         )
@@ -208,8 +206,8 @@ def _joined(results: list) -> Any:
 @entry
 def solve_many(
     value_and_grad: Callable,
-    hessian: Any,
-    X0: Any,
+    hessian,
+    X0,
     method: str = "newton",
     *,
     gtol: float | None = None,
@@ -245,14 +243,14 @@ def solve_many(
     )
 
 
-def _inverse(xp: Any, H: Any) -> Any:
+def _inverse(xp, H):
     w, Q = symmetric_eigenpairs(H, xp)
     definite = w[:, 0] > w.shape[1] * np.finfo(float).eps * abs(w).max(axis=1)
     w = xp.where(definite[:, None], w, np.nan)
     return (Q / w[:, None, :]) @ Q.mT
 
 
-def start_columns(X0: Any, call: str = "minimize_many", single: str = "minimize") -> tuple:
+def start_columns(X0, call: str = "minimize_many", single: str = "minimize") -> tuple:
     """Return the starting points as rows, (p, B), and the function from rows to a tree like X0."""
     tree = (
         X0 if isinstance(X0, dict) or hasattr(X0, "_fields") or hasattr(X0, "__dataclass_fields__") else None
@@ -270,7 +268,7 @@ def start_columns(X0: Any, call: str = "minimize_many", single: str = "minimize"
     return stacked_rows(parts, batch, np.result_type(*[x.dtype for x in parts]), xp), of_rows(parts, tree)[1]
 
 
-def float_arrays(what: str, args: tuple, rows: Any) -> list:
+def float_arrays(what: str, args: tuple, rows) -> list:
     """Return the arguments as arrays of floats in the library of the starts."""
     given = [as_float(plain_result(a), f"{what}[{k}]") for k, a in enumerate(plain_call(args))]
     return [a if a.ndim else xp_of(rows).asarray(a) for a in given]  # numbers fit any library
@@ -286,7 +284,7 @@ def check_problems(what: str, given: list, batch: int) -> None:
             )
 
 
-def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorized: bool) -> Any:
+def _objective(f: Callable, rows, restore: Callable, args: tuple, vectorized: bool):
     given, batch = float_arrays("minimize_many: args", args, rows), rows.shape[1]
     if isinstance(f, GeneratedKernel) and not vectorized:
         if len(given) != 1:
@@ -301,13 +299,13 @@ def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorize
     return KernelProblem(*_kernel(f, restore, given, batch, xp_of(rows)))
 
 
-def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> tuple:
+def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp) -> tuple:
     """Return f as a kernel with one datum for each problem, and these data, (d, 1, B).
 
     The datum of a problem holds its arguments."""
     shapes, of_datum = of_rows(args, args)
 
-    def one(theta: Any, datum: Any) -> Any:
+    def one(theta, datum):
         y = f(restore(theta), *of_datum(datum))
         if isinstance(y, Sym) and y.size != 1:
             raise NotScalarError(
@@ -333,17 +331,17 @@ class KernelProblem:
     data: Any
     last: tuple = (None, None)
 
-    def of(self, which: Any) -> Any:
+    def of(self, which):
         if self.data.ndim < 3 or len(which) == self.data.shape[2]:
             return self.data
         if self.last[0] is not which:
             self.last = which, self.data[:, :, which]
         return self.last[1]
 
-    def value_and_grad(self, X: Any, which: Any) -> tuple:
+    def value_and_grad(self, X, which) -> tuple:
         return self.kernel.value_and_grad(X, self.of(which))
 
-    def hessian(self, X: Any, which: Any) -> Any:
+    def hessian(self, X, which):
         return self.kernel.hessian(X, self.of(which))
 
 
@@ -354,10 +352,10 @@ class VectorizedProblem:
     f: Callable
     args: list
 
-    def of(self, which: Any) -> list:
+    def of(self, which) -> list:
         return [a[..., which] if a.ndim else a for a in self.args]
 
-    def value_and_grad(self, X: Any, which: Any) -> tuple:
+    def value_and_grad(self, X, which) -> tuple:
         f, pullback = vjp(self.f, X, *self.of(which))
         f = plain_result(f)
         if tuple(f.shape) != X.shape[1:]:
@@ -368,7 +366,7 @@ class VectorizedProblem:
         g = pullback(xp_of(f).ones(f.shape, f.dtype))
         return f, g[0] if self.args else g
 
-    def hessian(self, X: Any, which: Any) -> Any:
+    def hessian(self, X, which):
         p, n = X.shape
         xp = xp_of(X)
         units = xp.broadcast_to(xp.eye(p, dtype=X.dtype)[:, :, None], (p, p, n))

@@ -22,7 +22,7 @@ SHORT_STEP = 1e-12  # relative length of a step after which a problem has conver
 NOISE = 10  # times the rounding error of the cost: what its differences do not tell
 
 
-def solved(H: Any, b: Any) -> Any:
+def solved(H, b):
     """Solve H y = b by LDL', for a symmetric H; nan if H is not positive definite to rounding."""
     p, L, y = len(H), H.copy(), b.copy()
     over = (slice(None), *[None] * (b.ndim - 1))
@@ -38,14 +38,14 @@ def solved(H: Any, b: Any) -> Any:
     return y
 
 
-def symmetric(packed: Any, p: int) -> Any:
+def symmetric(packed, p: int):
     """Return the matrix of which `packed` is the upper triangle, row by row."""
     places = np.zeros((p, p), int)
     places[np.triu_indices(p)] = np.arange(p * (p + 1) // 2)
     return packed[np.maximum(places, places.T)]
 
 
-def inverse(packed: Any, p: int) -> Any:
+def inverse(packed, p: int):
     A = symmetric(packed, p)
     size = np.sqrt(np.diag(A))
     return solved(A / (size[:, None] * size), np.eye(p) + 0.0 * A) / (size[:, None] * size)
@@ -56,18 +56,18 @@ def inverse_kernel(p: int) -> MapKernel:
     return MapKernel(lambda packed: inverse(packed, p))
 
 
-def at_bounds(x: Any, g: Any, low: Any, high: Any) -> Any:
+def at_bounds(x, g, low, high):
     """Return which parameters stay at a bound, because the cost falls beyond it."""
     return (x <= low) & (g > 0) | (x >= high) & (g < 0)
 
 
-def cosine(f: Any, g: Any, diagonal: Any, fixed: Any) -> Any:
+def cosine(f, g, diagonal, fixed):
     """Return the largest cosine between the residuals and a column of the Jacobian, of the free
     parameters."""
     return np.max(np.where(fixed | (g == 0), 0.0, abs(g) / np.sqrt(2 * f * diagonal)))
 
 
-def calm(f: Any, cosine: Any, diagonal: Any, x: Any, eps: Any) -> Any:
+def calm(f, cosine, diagonal, x, eps):
     """Return whether rounding hides what the cost can gain along any one parameter.
 
     That gain is the cost times the squared cosine. The residuals carry at least the rounding errors of x."""
@@ -75,12 +75,12 @@ def calm(f: Any, cosine: Any, diagonal: Any, x: Any, eps: Any) -> Any:
     return f * cosine**2 <= NOISE * eps * (f + np.sqrt(2 * f) * size + eps * size**2)
 
 
-def lost(diagonal: Any, largest: Any, eps: Any) -> Any:
+def lost(diagonal, largest, eps):
     """Return which columns of the Jacobian have vanished, beside the largest norm that they had."""
     return (diagonal <= eps * largest) & (largest > 0)
 
 
-def damped_step(x: Any, g: Any, A: Any, damping: Any, D: Any, bounds: tuple | None) -> Any:
+def damped_step(x, g, A, damping, D, bounds: tuple | None):
     """Return the step that minimises the damped model between the bounds."""
     H = A + np.diag(damping * np.where(D > 0, D, 1.0))
     if bounds is None:
@@ -88,7 +88,7 @@ def damped_step(x: Any, g: Any, A: Any, damping: Any, D: Any, bounds: tuple | No
     low, high = bounds
     p = len(g)
 
-    def reduced(_: Any, carry: tuple) -> tuple:
+    def reduced(_, carry: tuple) -> tuple:
         """Solve for the free parameters; one that would leave its bounds is fixed there."""
         s, fixed = carry
         held = fixed > 0
@@ -112,7 +112,7 @@ def step_kernel(p: int, bounded: bool) -> MapKernel:
     q = p * (p + 1) // 2
     ends = np.cumsum([0, p, p, p, q])
 
-    def after(state: Any, new: Any, limits: Any, gtol: Any, maxiter: Any, eps: Any) -> tuple:
+    def after(state, new, limits, gtol, maxiter, eps) -> tuple:
         x, g, D, packed = [state[a:b] for a, b in zip(ends, ends[1:], strict=False)]
         f, damping, growth, status, steps = [state[ends[-1] + k] for k in range(5)]
         x1, f1, g1, packed1 = new[:p], new[p], new[p + 1 : 2 * p + 1], new[2 * p + 1 :]
@@ -163,7 +163,7 @@ def step_kernel(p: int, bounded: bool) -> MapKernel:
 
 
 def fitted(
-    evaluate: Callable, X: Any, bounds: tuple | None, xp: ModuleType, gtol: float, maxiter: int
+    evaluate: Callable, X, bounds: tuple | None, xp: ModuleType, gtol: float, maxiter: int
 ) -> dict[str, Any]:
     """Solve all problems from the starts X (p, n), and return the last point of each.
 

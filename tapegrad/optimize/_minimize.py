@@ -139,7 +139,7 @@ def minimize(
 
 
 def minimize_flat(
-    objective: Objective, method: str | Callable, hess: str = "auto", **options: Any
+    objective: Objective, method: str | Callable, hess: str = "auto", **options
 ) -> OptimizeResult:
     """Run `minimize` on flat vectors."""
     name = "" if callable(method) else str(method).lower()

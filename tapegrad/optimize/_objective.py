@@ -5,19 +5,22 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from scipy.optimize import OptimizeResult
 
 from .._core.arrays import is_array
 from .._core.errors import ConvergenceError, NotScalarError
 from .._core.primitive import layout_of
 from .._core.registry import load
+from .._core.scope import quiet
+from .._core.trees import tuple_of
 from .._transforms.arguments import user_name
 from .._transforms.gradient import value_and_grad
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import hessian
 from ..ops.declare import shape
 from ._estimates import estimates_of_likelihood, with_estimates
-from ._flat import FEW_UNKNOWNS, FlatStart, bounds_object, host_result, plain_call
+from ._flat import FEW_UNKNOWNS, FlatStart, bounds_object, host_numbers, host_result, plain_call
 
 # The derivatives that each of SciPy's methods needs.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
@@ -50,7 +53,7 @@ class Objective:
     minimize : Uses an objective.
     """
 
-    def __init__(self, f: Callable, x: Any, args: tuple = (), call: str = "minimize"):
+    def __init__(self, f: Callable, x, args: tuple = (), call: str = "minimize"):
         self.flat = FlatStart(call, x)
         self.restore = self.flat.restore
         self.place = self.flat.place
@@ -58,9 +61,9 @@ class Objective:
         restore = self.restore
         # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
         # function. `_f` must therefore capture no object that leads to them.
-        self.args = (f, *(args if isinstance(args, tuple) else (args,)))
+        self.args = (f, *tuple_of(args))
 
-        def scalar(u: Any, f: Callable, *rest: Any) -> Any:
+        def scalar(u, f: Callable, *rest):
             y = f(restore(u), *rest)
             if is_array(layout_of(y)) and math.prod(shape(y)) != 1:
                 raise NotScalarError(
@@ -74,15 +77,15 @@ class Objective:
         self._sparse: Any = None
         self._at: Any = None  # (a point, the sparse Hessian there)
         self.evaluations = self.hessians = self.products = 0
-        self._last: tuple[np.ndarray, float, np.ndarray] | None = None
+        self._last: tuple[ndarray, float, ndarray] | None = None
         self.watch: Callable[[float], Any] | None = None  # called with every value
 
-    def value(self, u: np.ndarray) -> float:
+    def value(self, u: ndarray) -> float:
         """Compute the value without derivatives, by a plain call."""
         self.evaluations += 1
         f, *rest = plain_call(self.args)
         try:
-            with np.errstate(all="ignore"):
+            with quiet():
                 y = host_result(f(self.flat(u), *rest))
         except np.linalg.LinAlgError:
             return np.inf
@@ -92,17 +95,17 @@ class Objective:
             )
         return float(y.reshape(())) if np.isfinite(y).all() else np.inf
 
-    def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+    def __call__(self, u: ndarray) -> tuple[float, ndarray]:
         """Compute value and gradient at u; a second call at the same point returns the stored result."""
         if self._last is not None and np.array_equal(self._last[0], u):
             return self._last[1], self._last[2].copy()
         self.evaluations += 1
         value, gradient = np.inf, np.zeros_like(u)
         try:
-            with np.errstate(all="ignore"):
+            with quiet():
                 y, g = self._value_and_grad(self.place(u), *self.args)
             if np.isfinite(host_result(y)) and np.isfinite(host_result(g)).all():
-                value, gradient = float(host_result(y)), host_result(g).astype(np.float64)
+                value, gradient = float(host_result(y)), host_numbers(g)
         except np.linalg.LinAlgError:
             pass
         if self.watch is not None:
@@ -110,28 +113,28 @@ class Objective:
         self._last = (u.copy(), value, gradient)
         return value, gradient.copy()
 
-    def hessian(self, u: np.ndarray) -> np.ndarray:
+    def hessian(self, u: ndarray) -> ndarray:
         """Compute the whole Hessian, or the identity where the value is not finite."""
         self.hessians += 1
         if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they reject the step
             return np.eye(u.size)
-        with np.errstate(all="ignore"):
-            H = host_result(self._hessian(self.place(u), *self.args)).astype(np.float64)
+        with quiet():
+            H = host_numbers(self._hessian(self.place(u), *self.args))
         self._require_finite(H, u)
         return (H + H.T) * 0.5
 
-    def sparse_hessian(self, u: np.ndarray) -> Any:
+    def sparse_hessian(self, u: ndarray) -> Any:
         """Compute the Hessian as a sparse matrix."""
         if self._sparse is None:
             self._sparse = load("tapegrad.sparse._renewed").Renewed("hessian", self._f, self.args)
         self.hessians += 1
-        with np.errstate(all="ignore"):
+        with quiet():
             H = self._sparse(self.place(u))
         H = H if self.flat.xp is np else H.get()
         self._require_finite(H.data, u)
         return H.astype(np.float64)
 
-    def sparse_product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def sparse_product(self, u: ndarray, v: ndarray) -> ndarray:
         """Multiply the sparse Hessian at u, built once for each u, by v."""
         if self._at is None or not np.array_equal(self._at[0], u):
             self._at = u.copy(), self.sparse_hessian(u)
@@ -166,15 +169,15 @@ class Objective:
         )
         return self._sparse is not None
 
-    def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def product(self, u: ndarray, v: ndarray) -> ndarray:
         """Compute the Hessian at u times v."""
         self.products += 1
-        with np.errstate(all="ignore"):
-            Hv = host_result(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
+        with quiet():
+            Hv = host_numbers(hvp(self._f, self.place(u), self.place(v), self.args))
         self._require_finite(Hv, u)
         return Hv
 
-    def _require_finite(self, derivative: np.ndarray, u: np.ndarray) -> None:
+    def _require_finite(self, derivative: ndarray, u: ndarray) -> None:
         if not np.isfinite(derivative).all():
             raise ConvergenceError(
                 f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere"
@@ -182,13 +185,13 @@ class Objective:
 
 
 def with_likelihood_estimates(
-    result: OptimizeResult, objective: Objective, box: Any, constraints: Any
+    result: OptimizeResult, objective: Objective, box, constraints
 ) -> OptimizeResult:
     """Add the method `estimates` to a result."""
     return with_estimates(result, lambda: estimates_of_likelihood(objective, result.flat, box, constraints))
 
 
-def moved_inside_bounds(start: np.ndarray, bounds: Any) -> np.ndarray:
+def moved_inside_bounds(start: ndarray, bounds) -> ndarray:
     """Return the start moved between the bounds, as SciPy's methods with bounds do."""
     bounds = bounds_object(bounds)
     return start if bounds is None else np.clip(start, bounds.lb, bounds.ub)

@@ -11,7 +11,7 @@ from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall
 from .._core.primitive import layout_of
 from .._core.scope import entry
-from .._core.trees import Const, leaves, paths
+from .._core.trees import Const, leaves, paths, tuple_of
 from ._flat import FlatStart, bounds_object, flat_bounds, ordered_limits
 from ._ipopt import IpoptProblem, IpoptRun
 from ._objective import Objective, moved_inside_bounds, with_likelihood_estimates
@@ -19,7 +19,7 @@ from ._objective import Objective, moved_inside_bounds, with_likelihood_estimate
 WARM = {"warm_start_init_point": "yes", "mu_init": 1e-6}
 
 
-def is_alike(a: Any, b: Any) -> bool:
+def is_alike(a, b) -> bool:
     """Return whether leaves of two starts have one shape, or are the same constant."""
     if is_differentiable(layout_of(a)) and is_differentiable(layout_of(b)):
         return np.shape(a) == np.shape(b)
@@ -32,13 +32,13 @@ class PreparedMinimize(PickledByCall):
     def __init__(
         self,
         f: Callable,
-        x0: Any,
+        x0,
         args: tuple,
-        bounds: Any,
-        constraints: Any,
-        tol: Any,
+        bounds,
+        constraints,
+        tol,
         options: dict,
-        compile: Any = True,
+        compile=True,
     ):
         self.given = f, x0, args, bounds, constraints, tol, options, compile
         self.objective = Objective(f, x0, args)
@@ -103,7 +103,7 @@ class PreparedMinimize(PickledByCall):
         """
         objective = self.objective
         f, *known = objective.args
-        rest = tuple(known) if args is None else args if isinstance(args, tuple) else (args,)
+        rest = tuple(known) if args is None else tuple_of(args)
         start = moved_inside_bounds(objective.start if x0 is None else self.start_of(x0), self.bounds)
         result = self.solved(start, (f, *rest), warm_start)
         result.flat = np.asarray(result.x)

@@ -76,7 +76,7 @@ def propagate(f: Callable, x: Any, cov: Any, order: int = 1) -> Propagated:
     y, back = ravel(f(restore(flat)))
     cov = checked_covariance(cov, flat)
 
-    def vector(u: Any) -> Any:
+    def vector(u):
         return ravel(f(restore(u)))[0]
 
     J = jacobian(vector)(flat)
@@ -89,7 +89,7 @@ def propagate(f: Callable, x: Any, cov: Any, order: int = 1) -> Propagated:
     return Propagated(back(y), spread, back(np.sqrt(np.diagonal(spread))))
 
 
-def checked_covariance(cov: Any, flat: Any) -> Any:
+def checked_covariance(cov, flat):
     n = layout_of(flat).shape[0]
     cov = cov if hasattr(cov, "shape") else np.asarray(cov, float)
     if tuple(cov.shape) == (n,):

@@ -5,7 +5,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ LOSSES: dict[str, Callable] = {
 MOST_UNROLLED = 2000  # residuals of a function whose residuals are not those of one datum each
 
 
-def checked_loss(call: str, loss: Any, f_scale: float, gtol: float, maxiter: float) -> Callable:
+def checked_loss(call: str, loss, f_scale: float, gtol: float, maxiter: float) -> Callable:
     """Return what replaces half the square of a residual; raise for options that mean nothing."""
     if not callable(loss) and loss not in LOSSES:
         raise ArgumentError(f"{call}: loss={loss!r}; it is a function or one of {', '.join(LOSSES)}")
@@ -45,7 +44,7 @@ def checked_loss(call: str, loss: Any, f_scale: float, gtol: float, maxiter: flo
     return rebuilt_with(lambda r: 0.5 * f_scale**2 * rho((r / f_scale) ** 2), rho)
 
 
-def flat_residuals(y: Any) -> Any:
+def flat_residuals(y):
     """Return the residuals of a problem in a kernel as a vector."""
     return np.reshape(np.stack(y) if isinstance(y, (list, tuple)) else y, (-1,))
 
@@ -60,7 +59,7 @@ def acts_by_datum(residuals: Callable, p: int, arrays: list, count: int) -> bool
     starts = np.cumsum([p, *[math.prod(s) for s in shapes]])
     inputs = [t.inputs("th", 0, int(a), s) for a, s in zip(starts, shapes, strict=False)]
 
-    def both(theta: Any, *given: Any) -> tuple:
+    def both(theta, *given) -> tuple:
         each = [
             flat_residuals(residuals(theta, *[g[i : i + 1] if g.shape else g for g in given]))
             for i in range(count)
@@ -82,9 +81,7 @@ class CompiledResiduals:
     Where residual i reads datum i alone, the kernel is a loop over the data. Otherwise it is one long
     step."""
 
-    def __init__(
-        self, call: str, residuals: Callable, restore: Callable, data: list, rows: Any, phi: Callable
-    ):
+    def __init__(self, call: str, residuals: Callable, restore: Callable, data: list, rows, phi: Callable):
         self.data, self.dtype = data, rows.dtype
         of_rows = rebuilt_with(lambda theta, *given: residuals(restore(theta), *given), residuals)
         counts = {a.shape[0] for a in data if a.ndim > 1}
@@ -99,14 +96,14 @@ class CompiledResiduals:
         cuts = [int(c) for c in np.cumsum([0, *[math.prod(s) for s in shapes]])]
         p, self.width, self.xp = len(rows), cuts[-1] * self.steps, xp_of(rows)
 
-        def one(theta: Any, datum: Any) -> Any:
+        def one(theta, datum):
             given = [
                 datum[a:b].reshape(s) if s else datum[a]
                 for a, b, s in zip(cuts, cuts[1:], shapes, strict=False)
             ]
             return flat_residuals(of_rows(theta, *given))
 
-        def step(carry: Any, theta: Any, datum: Any) -> tuple:
+        def step(carry, theta, datum) -> tuple:
             r = one(theta, datum)
             if r.size > MOST_UNROLLED:
                 raise ArgumentError(
@@ -149,7 +146,7 @@ class CompiledResiduals:
         return CompiledPart(self, constant(data))
 
 
-def constant(data: Any) -> Any:
+def constant(data):
     """Return an array that nobody writes, so that a kernel looks for nan in it once."""
     if type(data) is np.ndarray:
         data.flags.writeable = False
@@ -159,13 +156,13 @@ def constant(data: Any) -> Any:
 class CompiledPart:
     """The data (d, N, b) of some problems, and their kernel."""
 
-    def __init__(self, whole: CompiledResiduals, data: Any):
+    def __init__(self, whole: CompiledResiduals, data):
         self.whole = whole
         self.data = data
         self.last = (None, data)
         self.counts = 0
 
-    def __call__(self, X: Any, which: Any) -> tuple:
+    def __call__(self, X, which) -> tuple:
         if len(which) != self.data.shape[2] and self.last[0] is not which:
             self.last = which, constant(self.data.take(which, axis=2))
         data = self.data if len(which) == self.data.shape[2] else self.last[1]
@@ -174,11 +171,11 @@ class CompiledPart:
         return rows[1], rows[2 : 2 + len(X)], rows[2 + len(X) :]
 
 
-def weights(phi: Callable, r: Any, ones: Any) -> tuple:
+def weights(phi: Callable, r, ones) -> tuple:
     """Return the sum of phi over residuals, phi', and phi'' where it is positive (as in SciPy's robust
     losses)."""
 
-    def total(r: Any) -> Any:
+    def total(r):
         return phi(r).sum()
 
     slope, curvature = jvp(grad(total), (r,), (ones,))
@@ -191,7 +188,7 @@ class VectorizedResiduals:
 
     width = 1
 
-    def __init__(self, call: str, f: Callable, data: list, rows: Any, phi: Callable):
+    def __init__(self, call: str, f: Callable, data: list, rows, phi: Callable):
         self.call = call
         self.f = f
         self.data = data
@@ -211,12 +208,12 @@ class VectorizedPart:
     data: list
     counts: int = 0
 
-    def __call__(self, X: Any, which: Any) -> tuple:
+    def __call__(self, X, which) -> tuple:
         whole, p = self.whole, len(X)
         xp, given = whole.xp, [a[..., which] if a.ndim else a for a in self.data]
         units = xp.eye(p, dtype=X.dtype)[:, :, None] + xp.zeros(X.shape, X.dtype)
 
-        def residuals(X: Any) -> Any:
+        def residuals(X):
             return whole.f(X, *given)
 
         pushed = [jvp(residuals, (X,), (unit,)) for unit in units]

@@ -28,6 +28,7 @@ from ._flat import (
     callback_of,
     flat_bounds,
     flatten_result,
+    host_numbers,
     host_result,
     ordered_limits,
     refuse_derivatives,
@@ -124,7 +125,7 @@ def least_squares(
     return with_estimates(result, lambda: estimates_of_residuals(f, result.flat, box, names, options))
 
 
-def limits_of(bounds: Any) -> scipy.optimize.Bounds:
+def limits_of(bounds) -> scipy.optimize.Bounds:
     return bounds if isinstance(bounds, scipy.optimize.Bounds) else scipy.optimize.Bounds(*bounds)
 
 
@@ -266,22 +267,20 @@ def curve_fit(
         else None
     )
 
-    def model(p: Any, f: Callable, x: Any) -> Any:
+    def model(p, f: Callable, x):
         return flatten_result(f(x, *p) if flat is None else f(x, flat.restore(p)))
 
     by_parameters, columns = jacobian(model), ArraysOfPandas()
 
-    def at(x: Any, p: tuple) -> Any:
+    def at(x, p: tuple):
         return f(x, *p) if flat is None else f(x, flat(np.array(p)))
 
-    def fitted(x: Any, *p: float) -> np.ndarray:
+    def fitted(x, *p: float) -> np.ndarray:
         return host_result(flatten_result(at(x, p)))
 
-    def jac(x: Any, *p: float) -> np.ndarray:
+    def jac(x, *p: float) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return host_result(by_parameters(np.array(p, float), f, columns(x, lambda x: at(x, p)))).astype(
-                np.float64
-            )
+            return host_numbers(by_parameters(np.array(p, float), f, columns(x, lambda x: at(x, p))))
 
     start, limits = p0, bounds
     if flat is not None:

@@ -11,6 +11,7 @@ import scipy.optimize
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.scope import entry
+from .._core.trees import tuple_of
 from ..kernels.generated.arguments import as_float, is_tree, kernel_name
 from ..kernels.trace.surroundings import rebuilt_with
 from ._batched import GRADIENT, ROUNDING
@@ -130,7 +131,7 @@ def least_squares_many(
     """
     call = "least_squares_many"
     rows, restore = start_columns(X0, call, "least_squares")
-    given = float_arrays(f"{call}: data", data if isinstance(data, tuple) else (data,), rows)
+    given = float_arrays(f"{call}: data", tuple_of(data), rows)
     check_problems(f"{call}: data", given, rows.shape[1])
     options = {"bounds": bounds, "loss": loss, "f_scale": f_scale, "gtol": gtol, "maxiter": maxiter}
     fits = Fits(call, rows, restore, X0, options)
@@ -248,7 +249,7 @@ def curve_fit_many(
         data.append(xp.where(missing, 0.0, xp.broadcast_to(weight, Y.shape))[:, None])
     k = points.shape[0]
 
-    def misfit(theta: Any, *columns: Any) -> Any:
+    def misfit(theta, *columns):
         at = columns[0].T if dims else columns[0][:, 0]
         params = restore(theta)
         found = f(at, params) if named else f(at, *[params[i] for i in range(p)])
@@ -269,7 +270,7 @@ def curve_fit_many(
     )
 
 
-def sets_of_data(call: str, x: Any, Y: Any, batch: int) -> tuple:
+def sets_of_data(call: str, x, Y, batch: int) -> tuple:
     """Return x as (N, 1 or B) or (k, N, 1 or B), and Y as (N, B)."""
     x, Y = as_float(plain_result(x), f"{call}: x"), as_float(plain_result(Y), f"{call}: Y")
     if Y.ndim != 2 or Y.shape[1] != batch:
@@ -287,7 +288,7 @@ def sets_of_data(call: str, x: Any, Y: Any, batch: int) -> tuple:
     return x, Y
 
 
-def column_of(call: str, sigma: Any, count: int) -> Any:
+def column_of(call: str, sigma, count: int):
     """Return sigma as an array that fits (N, B)."""
     sigma = as_float(plain_result(sigma), f"{call}: sigma")
     if sigma.ndim > 2 or sigma.ndim and sigma.shape[0] != count:
@@ -303,13 +304,13 @@ def column_of(call: str, sigma: Any, count: int) -> Any:
 class Fits:
     """The options of many fits, and their results."""
 
-    def __init__(self, call: str, rows: Any, restore: Callable, X0: Any, options: dict):
+    def __init__(self, call: str, rows, restore: Callable, X0, options: dict):
         self.rows, self.restore, self.xp = rows, restore, xp_of(rows)
         self.gtol, self.maxiter = options["gtol"], options["maxiter"]
         self.phi = checked_loss(call, **{k: v for k, v in options.items() if k != "bounds"})
         self.bounds = None if options["bounds"] is None else self.limits(call, X0, options["bounds"])
 
-    def limits(self, call: str, X0: Any, given: Any) -> tuple:
+    def limits(self, call: str, X0, given) -> tuple:
         """Return the lower and the upper bounds, (p, B) each."""
         if isinstance(given, dict):
             pairs = flat_bounds(call, FlatStart(call, X0), given)
@@ -334,7 +335,7 @@ class Fits:
                 raise ArgumentError(f"{call}: {text} for parameter {k} of problem {b}")
         return low.astype(float), high.astype(float)
 
-    def solved(self, problem: Any, counts: Any = None, absolute: bool = False) -> ManyFits:
+    def solved(self, problem, counts=None, absolute: bool = False) -> ManyFits:
         """Solve all problems; `counts` are the numbers of data if some are missing."""
         xp, (p, batch) = self.xp, self.rows.shape
 

@@ -5,11 +5,12 @@ shape of its parameter, and is differentiated along with everything else.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import xp_of
@@ -40,8 +41,8 @@ class Constraint:
     name: str
     wanted: str
     natural: Callable[[Any], Any]
-    unconstrained: Callable[[numpy.ndarray], numpy.ndarray]
-    inside: Callable[[numpy.ndarray], bool]
+    unconstrained: Callable[[ndarray], ndarray]
+    inside: Callable[[ndarray], bool]
 
     def __repr__(self) -> str:
         return self.name
@@ -49,22 +50,22 @@ class Constraint:
     @property
     def key(self) -> str | None:
         """Identify what `natural` computes, if it is one of the maps below."""
-        f = getattr(self.natural, "func", self.natural)
+        f = _map_of(self.natural)
         return f"{f.__name__} {getattr(self.natural, 'args', '')}" if f in MAPS else None
 
     def end(self, u: float) -> float | None:
         """Return a free number that is at the nearest bound to within rounding, None if that is unknown."""
         natural: Any = self.natural
-        if getattr(natural, "func", None) is _completed_block:
-            natural = natural.args[0]
-        f = getattr(natural, "func", natural)
+        f = _map_of(natural)
+        if f is _completed_block:
+            natural, f = natural.args[0], _map_of(natural.args[0])
         if f is exponential_constraint:
             return u - 30.0
         if f is _stationary and natural.args[0] > 0:
             return float(numpy.copysign(NEAREST, u))
         return float(numpy.copysign(15.0, u)) if f in (_from_interval, _stationary) else None
 
-    def start(self, name: str, x: numpy.ndarray) -> numpy.ndarray:
+    def start(self, name: str, x: ndarray) -> ndarray:
         """Return the unconstrained starting value; raise an error that names the parameter if it is
         outside."""
         if not numpy.isfinite(x).all() or not self.inside(x):
@@ -90,7 +91,13 @@ def unconstrained() -> Constraint:
     >>> print(ss.unconstrained().natural(np.array([-1.5])))
     [-1.5]
     """
-    return Constraint("unconstrained()", "finite numbers", identity_constraint, identity_constraint, _any)
+    return Constraint(
+        "unconstrained()",
+        "finite numbers",
+        identity_constraint,
+        identity_constraint,
+        partial(logit_interval, -numpy.inf, numpy.inf),
+    )
 
 
 def positive() -> Constraint:
@@ -138,13 +145,7 @@ def correlation() -> Constraint:
     >>> print(ss.correlation().natural(np.array([0.0])))
     [0.]
     """
-    return Constraint(
-        "correlation()",
-        "numbers between -1 and 1",
-        partial(_from_interval, 0.0, 1.0),
-        partial(_to_interval, 0.0, 1.0),
-        partial(logit_interval, -1.0, 1.0),
-    )
+    return replace(interval(-1, 1), name="correlation()")
 
 
 def interval(low: float, high: float) -> Constraint:
@@ -208,13 +209,7 @@ def stationary() -> Constraint:
     >>> print(ss.stationary().natural(np.array([0.0, 0.5])).round(6))
     [0.       0.462117]
     """
-    return Constraint(
-        "stationary()",
-        "the coefficients of a stationary autoregression",
-        partial(_stationary, 1.0),
-        partial(_free_of_stationary, 1.0),
-        partial(_is_stationary, 1.0),
-    )
+    return _of_lags("stationary", "autoregression", 1.0)
 
 
 def invertible() -> Constraint:
@@ -238,13 +233,13 @@ def invertible() -> Constraint:
     >>> print(ss.invertible().natural(np.array([0.0, 0.0])) + 0.0)
     [0. 0.]
     """
-    return Constraint(
-        "invertible()",
-        "the coefficients of an invertible moving average",
-        partial(_stationary, -1.0),
-        partial(_free_of_stationary, -1.0),
-        partial(_is_stationary, -1.0),
-    )
+    return _of_lags("invertible", "moving average", -1.0)
+
+
+def _of_lags(name, process, sign):
+    maps: list[Any] = [partial(f, sign) for f in (_stationary, _free_of_stationary, _is_stationary)]
+    article = "an" if sign < 0 else "a"
+    return Constraint(f"{name}()", f"the coefficients of {article} {name} {process}", *maps)
 
 
 def constraint_named(name: str) -> Constraint:
@@ -254,14 +249,12 @@ def constraint_named(name: str) -> Constraint:
     return known[call](*[float(x) for x in numbers.split(",") if x])
 
 
-def partly_fixed(
-    rule: Constraint, known: numpy.ndarray, shape: tuple[int, ...], labels: list[str]
-) -> Constraint:
+def partly_fixed(rule: Constraint, known: ndarray, shape: tuple[int, ...], labels: list[str]) -> Constraint:
     """Return the map from the free elements (k,) of a block to the whole block.
 
     `known` has the other elements, and nan for these. A map that mixes elements cannot be split."""
     free = numpy.isnan(known)
-    f = getattr(rule.natural, "func", rule.natural)
+    f = _map_of(rule.natural)
     if free.any() and (f not in MAPS or f is _stationary):
         raise ArgumentError(
             f"fixed: {', '.join([x for x, moves in zip(labels, free, strict=True) if not moves])} belongs "
@@ -277,56 +270,54 @@ def partly_fixed(
 # The maps have module-level names, so that a constraint can be pickled.
 
 
-def identity_constraint(x: Any) -> Any:
+def _map_of(natural):
+    return getattr(natural, "func", natural)
+
+
+def identity_constraint(x):
     return x
 
 
-def _any(x: numpy.ndarray) -> bool:
-    return True
-
-
-def exponential_constraint(u: Any) -> Any:
+def exponential_constraint(u):
     return np.exp(u)
 
 
-def logit_interval(low: float, high: float, x: numpy.ndarray) -> bool:
+def logit_interval(low: float, high: float, x: ndarray) -> bool:
     return bool(((low < x) & (x < high)).all())
 
 
-def _completed_block(
-    natural: Callable, known: numpy.ndarray, places: numpy.ndarray, shape: tuple[int, ...], u: Any
-) -> Any:
+def _completed_block(natural: Callable, known: ndarray, places: ndarray, shape: tuple[int, ...], u):
     xp = xp_of(value(u))
     whole = xp.asarray(known)
     return (whole + xp.asarray(places) @ natural(u) if places.size else whole).reshape(shape)
 
 
-def _from_interval(middle: float, half: float, u: Any) -> Any:
+def _from_interval(middle: float, half: float, u):
     return middle + half * np.tanh(u)
 
 
-def _to_interval(middle: float, half: float, x: numpy.ndarray) -> numpy.ndarray:
+def _to_interval(middle: float, half: float, x: ndarray) -> ndarray:
     return numpy.arctanh((x - middle) / half)
 
 
-def _stationary(sign: float, u: Any) -> Any:
+def _stationary(sign: float, u):
     """Return coefficients; those of an autoregression keep a distance from a unit root, where the variance of
     the stationary start is infinite."""
     return _coefficients(np.tanh(np.clip(u, -NEAREST, NEAREST) if sign > 0 else u)) * sign
 
 
-def _free_of_stationary(sign: float, x: numpy.ndarray) -> numpy.ndarray:
+def _free_of_stationary(sign: float, x: ndarray) -> ndarray:
     return numpy.arctanh(_partial_autocorrelations(sign * x))
 
 
-def _is_stationary(sign: float, x: numpy.ndarray) -> bool:
+def _is_stationary(sign: float, x: ndarray) -> bool:
     return bool((abs(_partial_autocorrelations(sign * x)) < 1).all())
 
 
 MAPS = (identity_constraint, exponential_constraint, _from_interval, _stationary)
 
 
-def _coefficients(r: Any) -> Any:
+def _coefficients(r):
     """Durbin and Levinson: phi_k = (phi_{k-1} - r_k reversed(phi_{k-1}), r_k)."""
     if r.ndim == 0:
         return r
@@ -337,7 +328,7 @@ def _coefficients(r: Any) -> Any:
     return phi
 
 
-def _partial_autocorrelations(phi: numpy.ndarray) -> numpy.ndarray:
+def _partial_autocorrelations(phi: ndarray) -> ndarray:
     """Invert the recursion; values of size 1 and more, where it stops, show that phi is not stationary."""
     phi = numpy.array(phi, float)
     r = numpy.atleast_1d(phi).copy()

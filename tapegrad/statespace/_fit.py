@@ -107,7 +107,7 @@ def fit(
     return maximise(problem, method, hess, options, progress)
 
 
-def require_function(call: str, build: Any, y: Any) -> None:
+def require_function(call: str, build, y) -> None:
     """Raise if the model is not a function, or the arguments are in the wrong order."""
     if not isinstance(build, Structural) and not callable(build):
         swapped = (

@@ -6,6 +6,7 @@ are needed."""
 import sys
 import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -39,7 +40,7 @@ class Labels:
     columns: tuple[str, ...] = ()
     single: bool = True
 
-    def frame(self, values: numpy.ndarray, index: Any = None, columns: Any = None) -> Any:
+    def frame(self, values: numpy.ndarray, index=None, columns=None):
         """Return values (n,) or (n, p) as a Series or DataFrame if the data were one, otherwise as an
         array."""
         index = self.index if index is None else index
@@ -50,7 +51,7 @@ class Labels:
             return pandas.Series(values, index=index, name=columns or self.columns[0])
         return pandas.DataFrame(values, index=index, columns=list(columns or self.columns))
 
-    def require_same_dates(self, what: str, index: Any) -> None:
+    def require_same_dates(self, what: str, index) -> None:
         """Raise `DataError` if regressors have other dates or row labels than the data, if both have any."""
         if any([x is None or callable(x) or _is_count(x) for x in (self.index, index)]) or self.index.equals(
             index
@@ -61,7 +62,7 @@ class Labels:
             f"X.reindex(y.index)"
         )
 
-    def require_next_dates(self, call: str, index: Any, steps: int) -> None:
+    def require_next_dates(self, call: str, index, steps: int) -> None:
         """Raise `DataError` if the regressors of the steps ahead have other dates than these."""
         following = (
             _following(self.index, steps)
@@ -73,12 +74,12 @@ class Labels:
                 f"{call}: exog is for {span_text(index)}, and the steps ahead are {span_text(following)}"
             )
 
-    def position(self, call: str, where: Any, n: int, end: bool = False) -> int:
+    def position(self, call: str, where, n: int, end: bool = False) -> int:
         """Return the number of the step at a place: a number, negative from the end, or a date, also after
         the n data.
 
         A date such as "1960" of monthly data is the first of its steps, or with `end` the last."""
-        if isinstance(where, (int, numpy.integer)) and not isinstance(where, bool):
+        if isinstance(where, Integral) and not isinstance(where, bool):
             found = int(where) + (n if where < 0 else 0)
             if found < 0:
                 raise ArgumentError(f"{call}={where}: there are {n} steps")
@@ -101,7 +102,7 @@ class Labels:
             raise DataError(f"{call}={where!r}: no step has this date; y has {span_text(self.index)}")
         return last - 1 if end else first
 
-    def continued(self, call: str, new: "Labels", steps: int) -> Any:
+    def continued(self, call: str, new: "Labels", steps: int):
         """Return the index of these rows and of the `steps` new ones; `DataError` unless these follow."""
         if self.index is None:
             return None
@@ -144,11 +145,11 @@ class Labels:
                 UserWarning,
             )
 
-    def places(self, n: int) -> Any:
+    def places(self, n: int):
         """Return the positions of the n data on an axis: their dates, or 0 to n - 1."""
         return numpy.arange(n) if self.index is None else self.index
 
-    def after(self, n: int, steps: int) -> Any:
+    def after(self, n: int, steps: int):
         """Return the positions of the next steps after n data; number on, with a warning, without a regular
         step."""
         if self.index is None:
@@ -165,7 +166,7 @@ class Labels:
         return load("pandas").RangeIndex(n, n + steps)
 
 
-def labels_of(y: Any, shape: tuple[int, ...]) -> Labels:
+def labels_of(y, shape: tuple[int, ...]) -> Labels:
     """Return the labels of the user's data, whose numbers have this shape."""
     single = len(shape) == 1
     index = getattr(y, "index", None)
@@ -183,26 +184,26 @@ def labels_of(y: Any, shape: tuple[int, ...]) -> Labels:
     return Labels(index, tuple(map(str, y.columns)), False)
 
 
-def is_dates(index: Any) -> bool:
+def is_dates(index) -> bool:
     return hasattr(index, "freq")
 
 
-def _is_count(index: Any) -> bool:
+def _is_count(index) -> bool:
     """Return whether these are the default row numbers."""
     return getattr(index.dtype, "kind", "O") == "i" and bool((index == numpy.arange(len(index))).all())
 
 
-def date_text(place: Any) -> str:
+def date_text(place) -> str:
     """Return a position on the time axis as text, without hours that are zero."""
     return str(place).removesuffix(" 00:00:00")
 
 
-def span_text(index: Any) -> str:
+def span_text(index) -> str:
     """Return the first and the last position on the time axis as text."""
     return f"{date_text(index[0])} to {date_text(index[-1])}"
 
 
-def _following(index: Any, steps: int) -> Any:
+def _following(index, steps: int):
     """Return the next `steps` positions of an index by its own step, or None."""
     if is_dates(index):
         step = _step(index)
@@ -219,7 +220,7 @@ def _following(index: Any, steps: int) -> Any:
     return load("pandas").Index(index[-1] + gaps[0] * numpy.arange(1, steps + 1), name=index.name)
 
 
-def _step(index: Any) -> Any:
+def _step(index):
     """Return the step of dates: the index's own, or the one that all of them follow."""
     if index.freq is not None or len(index) < 3:
         return index.freq

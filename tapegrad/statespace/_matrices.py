@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import is_array, to_host
@@ -33,29 +34,29 @@ class ModelMatrices:
     d: Any
     mean: Any
     cov: Any
-    diffuse: numpy.ndarray
+    diffuse: ndarray
     predict_first: bool
     varying: frozenset[str]
     xp: ModuleType
-    zeros: dict[str, numpy.ndarray]
+    zeros: dict[str, ndarray]
     names: tuple[str, ...]
     inputs: dict[str, RegressionOffset]
 
-    def series(self, name: str) -> Any:
+    def series(self, name: str):
         """Return a field that varies over time, or the regressors of an offset, by their
         name (`step_kernel.REGRESSOR`)."""
         return self.inputs[name[0]].X if len(name) > 1 else getattr(self, name)
 
-    def at(self, t: int | slice, name: str) -> Any:
+    def at(self, t: int | slice, name: str):
         """Return a field at a step, or at some steps; one that does not vary stands for all of them."""
         field = getattr(self, name)
         return field[t] if name in self.varying else field
 
-    def host(self, t: int, name: str) -> numpy.ndarray:
+    def host(self, t: int, name: str) -> ndarray:
         """Return the numbers of a field on the host, for decisions about structure; under `vmap` those of the
         first sample."""
         field = self.at(t, name)
-        return field if type(field) is numpy.ndarray else to_host(_of_first_sample(value(field)))
+        return field if type(field) is ndarray else to_host(_of_first_sample(value(field)))
 
     @property
     def hidden(self) -> bool:
@@ -63,17 +64,17 @@ class ModelMatrices:
         return _hidden_by_vmap(self.T) or _hidden_by_vmap(self.Z)
 
 
-def _hidden_by_vmap(x: Any) -> bool:
+def _hidden_by_vmap(x) -> bool:
     return any([t.visibility == SAMPLED for t in OPEN.hiding]) and isinstance(primal_of(x), Variable)
 
 
-def _of_first_sample(x: Any) -> Any:
+def _of_first_sample(x):
     while isinstance(x := primal_of(x), Variable) and x._trace.visibility == SAMPLED:
         x = x._trace.sample(x, 0)
     return x
 
 
-def call_data(call: str, model: LinearGaussian, y: Any) -> Observations:
+def call_data(call: str, model: LinearGaussian, y) -> Observations:
     """Return the data of a call; raise if its model is not one."""
     if not isinstance(model, LinearGaussian):
         raise ArgumentError(
@@ -149,14 +150,14 @@ def system(model: LinearGaussian, data: Observations) -> ModelMatrices:
     )
 
 
-def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
+def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, ndarray]:
     """Return where covariances are structurally zero, and where no noise is selected."""
     R, zeros = field["R"], {}
     if field["H"].ndim < 2 and p > 1:
         zeros["H"] = ~numpy.eye(p, dtype=bool).ravel()
     if R is None and field["Q"].ndim < 2 and m > 1:
         zeros["Q"] = ~numpy.eye(m, dtype=bool).ravel()
-    elif type(R) is numpy.ndarray and R.ndim == 2:
+    elif type(R) is ndarray and R.ndim == 2:
         spread = R != 0
         zeros["Q"] = ~(
             spread @ spread.T if field["Q"].ndim < 2 else numpy.outer(spread.any(axis=1), spread.any(axis=1))
@@ -164,7 +165,7 @@ def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
     return zeros
 
 
-def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, numpy.ndarray]:
+def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, ndarray]:
     """Return mean and covariance as given, with checked shapes, and the marks of the diffuse elements
     (m,)."""
     mark = numpy.asarray(start.diffuse, bool)
@@ -182,8 +183,8 @@ def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, n
 
 
 def _first_state(
-    start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, data: Observations
-) -> tuple[Any, Any, numpy.ndarray]:
+    start: Start, T, Q, c, varying: bool, m: int, data: Observations
+) -> tuple[Any, Any, ndarray]:
     """Return mean (m,), covariance (m, m) of the finite part, and the marks of the diffuse elements."""
     xp = data.xp
     mean, cov, mark = checked_start(start, m, data)
@@ -211,7 +212,7 @@ SMALL_STATE_COUNT = 3  # states up to which P = T P T' + Q is solved as m^2 equa
 HIDDEN_DOUBLINGS = 40  # enough for eigenvalues up to 1 - 2e-11
 
 
-def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
+def stationary_covariance(T, Q, xp: ModuleType):
     """Return P = T P T' + Q, the sum of T^i Q T'^i; each pass of the loop doubles the number of terms."""
     m = T.shape[0]
     if m <= SMALL_STATE_COUNT:
@@ -235,7 +236,7 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
     raise _not_stationary(to_host(value(T)))
 
 
-def _doubled(A: Any, P: Any) -> tuple[Any, Any]:
+def _doubled(A, P) -> tuple[Any, Any]:
     """Return the last power of A and the sum of A^i P A'^i after as many terms as any stable sample needs."""
     with numpy.errstate(over="ignore", invalid="ignore"):
         for _ in range(HIDDEN_DOUBLINGS):
@@ -243,11 +244,11 @@ def _doubled(A: Any, P: Any) -> tuple[Any, Any]:
     return A, P
 
 
-def _is_small(A: Any) -> Any:
+def _is_small(A):
     return np.max(np.abs(A)) < 1e-9
 
 
-def _settles(T: numpy.ndarray) -> bool:
+def _settles(T: ndarray) -> bool:
     """Return whether all eigenvalues are smaller than 1."""
     if len(T) == 1:
         return bool(abs(T[0, 0]) < 1)
@@ -257,7 +258,7 @@ def _settles(T: numpy.ndarray) -> bool:
     return bool(abs(numpy.linalg.eigvals(T)).max() < 1) if numpy.isfinite(T).all() else False
 
 
-def _not_stationary(T: numpy.ndarray) -> NotPositiveDefiniteError:
+def _not_stationary(T: ndarray) -> NotPositiveDefiniteError:
     largest = abs(numpy.linalg.eigvals(T)).max() if numpy.isfinite(T).all() else numpy.nan
     return NotPositiveDefiniteError(
         f"start.stationary: an eigenvalue of the transition has size {largest:.6g}, and only below 1 is "
@@ -269,7 +270,7 @@ def _not_stationary(T: numpy.ndarray) -> NotPositiveDefiniteError:
 _LETTER = dict(zip(FIELD_AXES, "TZQHRcd", strict=True))
 
 
-def in_library_of_data(name: str, x: Any, xp: ModuleType) -> Any:
+def in_library_of_data(name: str, x, xp: ModuleType):
     """Return x in the array library of the data: host constants are moved there, numbers fit anywhere."""
     if x is None:
         return None
@@ -281,10 +282,10 @@ def in_library_of_data(name: str, x: Any, xp: ModuleType) -> Any:
         ) from error
     if x.dtype.kind != "f":
         raise ArgumentError(f"{name}: dtype {x.dtype}; wanted real numbers")
-    return xp.asarray(x) if xp is not numpy and issubclass(type(x), numpy.ndarray) else x
+    return xp.asarray(x) if xp is not numpy and issubclass(type(x), ndarray) else x
 
 
-def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int, p: int) -> Any:
+def _check(name: str, x, shapes: Sequence[tuple[int, ...]], n: int, m: int, p: int):
     """Return x if it has one of the shapes, otherwise raise `ShapeError`.
 
     The first shape may follow a time axis of at least n steps, of which the first n are returned."""
@@ -302,7 +303,7 @@ def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int,
     )
 
 
-def _required_covariance(name: str, x: Any) -> Any:
+def _required_covariance(name: str, x):
     """Return x; raise if a visible variance, or eigenvalue of a matrix, is negative.
 
     The variance of an observation may be positive all the same. Under `vmap` the samples concerned become
@@ -324,12 +325,12 @@ def _required_covariance(name: str, x: Any) -> Any:
     return x
 
 
-def _nan_unless(holds: Callable, x: Any, y: Any) -> Any:
+def _nan_unless(holds: Callable, x, y):
     """Return y, with nan for each sample of a `vmap` for which the condition on x is false."""
     return np.where(holds(primal_of(x)), y, numpy.nan) if _hidden_by_vmap(x) else y
 
 
-def _is_covariance(x: Any) -> Any:
+def _is_covariance(x):
     if x.ndim < 2:
         return x >= 0.0 if x.ndim == 0 else np.min(x) >= 0.0
     x = (x + x.T) / 2
@@ -340,13 +341,13 @@ def _is_covariance(x: Any) -> Any:
 ROUNDING = 1e-9
 
 
-def matrix_field(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:
+def matrix_field(x, rows: int, columns: int, xp: ModuleType):
     if x.ndim == 0:
         return x * xp.ones((rows, columns))
     return x.reshape((rows, columns)) if x.ndim == 1 else x
 
 
-def _covariance(x: Any, k: int, xp: ModuleType) -> Any:
+def _covariance(x, k: int, xp: ModuleType):
     """Return a (k, k) matrix from a variance, a vector of variances, or the symmetric part of a matrix.
 
     The derivative is then symmetric."""

@@ -236,7 +236,7 @@ class RegressionOffset:
     X: numpy.ndarray
     coefficients: Any
 
-    def array(self) -> Any:
+    def array(self):
         """Return the offsets (n, size)."""
         n, size, k = self.X.shape
         return (
@@ -246,7 +246,7 @@ class RegressionOffset:
     def rows(self, at: slice) -> "RegressionOffset":
         return replace(self, X=self.X[at])
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> numpy.ndarray:
+    def __array__(self, dtype=None, copy=None) -> numpy.ndarray:
         return numpy.asarray(to_host(value(self.array())), dtype)
 
 

@@ -12,6 +12,7 @@ from copy import copy
 from typing import Any, NamedTuple
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import to_host
@@ -40,7 +41,7 @@ TRACED = 60  # states times first steps up to which these are traced into a kern
 
 
 def kernel_of_model(
-    name: str | None, p: ModelPattern, build: Callable, data: Observations, parts: tuple, **options: Any
+    name: str | None, p: ModelPattern, build: Callable, data: Observations, parts: tuple, **options
 ) -> Recursion:
     """Return a recursion of the free parameters and the first data, with the model function traced into it.
 
@@ -56,7 +57,7 @@ def kernel_of_model(
         raise NotCompiled("its name would have to hold functions or data")
     one = data.first(max(steps, 1))  # the numbers are those of any step
 
-    def theta(u: Any) -> Any:
+    def theta(u):
         begun = copy(one)
         begun.values = u[k:][:, None] if steps else one.values
         x = p.numbers.of(build(parameters.tree(u[:k])), begun)
@@ -87,11 +88,11 @@ class CompiledObjective:
         self.offset = offset + (head.constants.loglik if head else 0.0)
         self.value_and_grad(p.numbers.parameters.start)  # traces it, unless it is on disk
 
-    def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
+    def value_and_grad(self, u: ndarray, *_) -> tuple[float, ndarray]:
         total, gradient = self.kernel.value_and_grad(numpy.concatenate([u, self.first]), self.rows)
         return -(total + self.offset), -gradient[: u.size]
 
-    def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
+    def hessian(self, u: ndarray, *_) -> ndarray:
         k, given = u.size, numpy.concatenate([u, self.first])
         many = numpy.repeat(given[:, None], k, axis=1)
         return -self.kernel.hvp(many, numpy.eye(given.size, k), self.rows)[:k]
@@ -105,7 +106,7 @@ class AffineObjective:
 
     way = ", affine in the parameters"
 
-    def __init__(self, p: ModelPattern, kernel: Recursion, build: Callable, offset: float, u: numpy.ndarray):
+    def __init__(self, p: ModelPattern, kernel: Recursion, build: Callable, offset: float, u: ndarray):
         self.pattern = p
         self.kernel = kernel
         self.build = build
@@ -113,19 +114,19 @@ class AffineObjective:
         self.parameters, self.numbers = p.numbers.parameters, AffineNumbers(p, build, u)
         self._values(u + 0.1 * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size))))
 
-    def _values(self, u: numpy.ndarray) -> numpy.ndarray:
+    def _values(self, u: ndarray) -> ndarray:
         """Return the constrained parameters, after a comparison of the model's numbers with the map."""
         v = self.parameters.flat(u)
         self.numbers.require(self.numbers.of(self.build(self.parameters.tree(u))), v)
         return v
 
-    def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
+    def value_and_grad(self, u: ndarray, *_) -> tuple[float, ndarray]:
         theta, J, _bent = self.numbers.theta(self._values(u))
         total, by_theta = self.kernel.value_and_grad(theta[:-1], self.pattern.rows)
         by_values = by_theta @ J[:-1] + J[-1]
         return -(total + theta[-1] + self.offset), -(by_values @ self.parameters.derivative(u))
 
-    def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
+    def hessian(self, u: ndarray, *_) -> ndarray:
         parameters = self.parameters
         theta, J, bent = self.numbers.theta(self._values(u))
         weights = numpy.append(self.kernel.value_and_grad(theta[:-1], self.pattern.rows)[1], 1.0)
@@ -143,7 +144,7 @@ class MissingValues(NamedTuple):
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
-    directions: numpy.ndarray
+    directions: ndarray
     unit: float
     name: str | None
 
@@ -165,7 +166,7 @@ class ModelObjective(Objective):
         name: str | None = None,
     ):
         # The user's functions are arguments of the transforms, so that their captured objects are followed.
-        def negative(u: Any, build: Callable, prior: Any, data: Observations) -> Any:
+        def negative(u, build: Callable, prior, data: Observations):
             params = parameters.tree(u)
             return self._less_prior(loglik_on_arrays(build(params), data, joseph), params, prior)
 
@@ -189,7 +190,7 @@ class ModelObjective(Objective):
         self._affine = prior is None and data.xp is numpy  # whether an affine map is looked for
         self._adopt(self.start)
 
-    def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
+    def _adopt(self, u: ndarray, depends: ndarray | None = None) -> None:
         """Use the kernel for models near u, if there is one."""
         try:
             self.pattern = p = self._pattern_at(u, depends)
@@ -219,12 +220,12 @@ class ModelObjective(Objective):
             self._value_and_grad, self._hessian = self.whole.value_and_grad, self.whole.hessian
             self.way += self.whole.way
 
-    def _by_directions(self, u: Any, *args: Any) -> Any:
+    def _by_directions(self, u, *args):
         """Return the Hessian by a sweep for each of a few directions, or one for all of them."""
         units = self.place(numpy.eye(u.size if u.size <= SWEPT_IN_TURN else max(u.size, AT_ONCE), u.size))
         return hmp(self._f, u, units, args)[: u.size]
 
-    def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
+    def _without_pattern(self, u: ndarray, reason: Exception) -> None:
         """Fall back to a kernel that takes the numbers of each model as they come, or to arrays."""
         build = self.args[1]
         again = self.pattern is None and self._f != self._on_arrays
@@ -237,21 +238,21 @@ class ModelObjective(Objective):
         except (NotCompiled, KernelError) as error:
             self._f, self.way = self._on_arrays, f"filter on arrays: {error}"
 
-    def _run(self, build: Callable, params: Any) -> CompiledFilter:
+    def _run(self, build: Callable, params) -> CompiledFilter:
         return run_filter(
             system(model_of(build, params, self._xp), self._data), self._data, self._joseph, always=True
         )
 
-    def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
+    def _by_model(self, u, _: Callable, build: Callable, prior, *__):
         """Return minus the log-likelihood, with a kernel put together for each model."""
         params = self._parameters.tree(u)
         return self._less_prior(self._run(build, params).loglik(), params, prior)
 
-    def _less_prior(self, total: Any, params: Any, prior: Any) -> Any:
+    def _less_prior(self, total, params, prior):
         total = total + self.offset
         return -total if prior is None else -(brought(total, self._xp) + prior(params))
 
-    def _by_kernel(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
+    def _by_kernel(self, u, _: Callable, build: Callable, prior, *__):
         """Return minus the log-likelihood, by the kernel of the pattern."""
         p = self.pattern
         params = p.numbers.parameters.tree(u)
@@ -259,14 +260,14 @@ class ModelObjective(Objective):
         total = self.kernel(p.constant + p.slope @ x[p.used], p.rows) + p.begun
         return self._less_prior(total if p.numbers.head is None else total + x[-1], params, prior)
 
-    def scores(self, u: numpy.ndarray) -> numpy.ndarray:
+    def scores(self, u: ndarray) -> ndarray:
         """Return the derivatives of the log-likelihood terms with respect to the free parameters, (n, k)."""
         return self._settled(self._scores, u)
 
-    def _scores(self, u: numpy.ndarray) -> numpy.ndarray:
+    def _scores(self, u: ndarray) -> ndarray:
         build, p, data = self.args[1], self.pattern, self._data
 
-        def terms(u: Any, build: Callable) -> Any:
+        def terms(u, build: Callable):
             model = model_of(build, self._parameters.tree(u), self._xp)
             if p is None:
                 return kalman_filter(model, data, self._joseph).loglik_terms
@@ -285,21 +286,21 @@ class ModelObjective(Objective):
 
         return to_host(jacobian(terms, mode="forward")(self.place(u), build))
 
-    def __call__(self, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
+    def __call__(self, u: ndarray) -> tuple[float, ndarray]:
         value, gradient = self._settled(super().__call__, u)
         if value < self.lowest[0]:
             self.lowest = value, u.copy()
         return value, gradient
 
-    def value(self, u: numpy.ndarray) -> float:
+    def value(self, u: ndarray) -> float:
         """Return the value, for methods that take no gradient; the Newton steps after them do."""
         return self(u)[0]
 
-    def last_point(self) -> numpy.ndarray:
+    def last_point(self) -> ndarray:
         """Return the last point of evaluation."""
         return self.start if self._last is None else self._last[0]
 
-    def _settled(self, f: Callable, u: numpy.ndarray) -> Any:
+    def _settled(self, f: Callable, u: ndarray):
         """Return f(u), with a pattern that is valid at u."""
         while True:
             try:
@@ -317,12 +318,12 @@ class ModelObjective(Objective):
                 self._without_pattern(u, error)
                 self._differentiate()
 
-    def hessian(self, u: numpy.ndarray) -> numpy.ndarray:
+    def hessian(self, u: ndarray) -> ndarray:
         if self._curvature is None or (self._curvature[0] != u).any():
             self._curvature = u.copy(), self._settled(super().hessian, u)
         return self._curvature[1]
 
-    def product(self, u: numpy.ndarray, v: numpy.ndarray) -> numpy.ndarray:
+    def product(self, u: ndarray, v: ndarray) -> ndarray:
         return self._settled(lambda u: super(ModelObjective, self).product(u, v), u)
 
 
@@ -334,11 +335,11 @@ class MissingValuesObjective(ModelObjective):
     all with the same numbers. Innovations are linear in the data, so a regression gives the integral. Where
     the smaller form has no kernel, the model itself is used."""
 
-    def __init__(self, missing: MissingValues, *given: Any):
+    def __init__(self, missing: MissingValues, *given):
         self.missing: MissingValues | None = missing
         super().__init__(*given)
 
-    def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
+    def _adopt(self, u: ndarray, depends: ndarray | None = None) -> None:
         if self.missing is not None:
             try:
                 self._use(self.missing, u, depends)
@@ -347,7 +348,7 @@ class MissingValuesObjective(ModelObjective):
         if self.missing is None:
             super()._adopt(u, depends)
 
-    def _use(self, missing: MissingValues, u: numpy.ndarray, depends: numpy.ndarray | None) -> None:
+    def _use(self, missing: MissingValues, u: ndarray, depends: ndarray | None) -> None:
         """Use the kernel of the smaller form."""
         built, data, directions, unit, name = missing
         self.pattern = p = model_pattern(built, self._parameters, data, self._joseph, u, depends)
@@ -363,7 +364,7 @@ class MissingValuesObjective(ModelObjective):
             kernel, through = whole, True
         scale = k * (math.log(unit) + 0.5 * LOG_2PI)
 
-        def negative(u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
+        def negative(u, _: Callable, build: Callable, prior, *__):
             params = self._parameters.tree(u)
             theta = u if through else p.constant + p.slope @ p.numbers_of(built(params), data)[p.used]
             found = kernel.path(np.broadcast_to(theta[:, None], (theta.shape[0], 1 + k)), rows)
@@ -378,14 +379,14 @@ class MissingValuesObjective(ModelObjective):
         size = f"{p.layout.states} states, {p.constant.size} numbers, {n} steps"
         self.way = f"compiled filter: {size}, {k} missing values"
 
-    def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
+    def _without_pattern(self, u: ndarray, reason: Exception) -> None:
         if self.missing is None:
             super()._without_pattern(u, reason)
         else:
             self.missing = None
             self._adopt(u)
 
-    def scores(self, u: numpy.ndarray) -> numpy.ndarray:
+    def scores(self, u: ndarray) -> ndarray:
         """Return the scores of the model itself: those of single observations have no smaller form."""
         if self.missing is not None:
             self.missing = None

@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import is_array, to_host, xp_of
@@ -55,9 +56,9 @@ class Observations(LibraryBound):
     (3, 2, [[0], [], [0]])
     """
 
-    def __init__(self, y: Any):
+    def __init__(self, y):
         given = y.value if isinstance(y, Const) else y
-        plain = type(given) is numpy.ndarray and given.dtype == float
+        plain = type(given) is ndarray and given.dtype == float
         y = given if plain else as_given(_with_gaps(given))
         y = y.copy() if plain or is_array(y) else y
         shape = tuple(y.shape)
@@ -100,7 +101,7 @@ class Observations(LibraryBound):
         return rows
 
     @property
-    def host(self) -> numpy.ndarray:
+    def host(self) -> ndarray:
         """Return the numbers of the data, (n, p), on the host and without derivatives."""
         return to_host(value(self.raw))
 
@@ -143,12 +144,12 @@ class Observations(LibraryBound):
         return self.labels.frame(values[:, 0] if self.labels.single and self.width == 1 else values, index)
 
 
-def as_observations(y: Any) -> Observations:
+def as_observations(y) -> Observations:
     """Return the data after the checks, which data that had them pass as they are."""
     return y if isinstance(y, Observations) else Observations(y)
 
 
-def _with_gaps(y: Any) -> Any:
+def _with_gaps(y):
     """Return the user's data, with nan where a mask or pandas marks missing values."""
     if isinstance(y, numpy.ma.MaskedArray):
         return numpy.ma.filled(y.astype(float), numpy.nan) if y.dtype.kind in "biuf" else y.data
@@ -166,7 +167,7 @@ def _with_gaps(y: Any) -> Any:
         ) from error
 
 
-def as_given(x: Any) -> Any:
+def as_given(x):
     """Return x as an array or number, tracked or plain; lists may hold tracked numbers."""
     if issubclass(type(x), numpy.ma.MaskedArray):
         raise ArgumentError(
@@ -179,13 +180,13 @@ def as_given(x: Any) -> Any:
         return numpy.float64(x)
     if isinstance(x, Variable) and not is_tracked(x):
         x = values_of(x)
-    if not hasattr(x, "dtype") or (type(x) is numpy.ndarray and x.ndim == 0):
+    if not hasattr(x, "dtype") or (type(x) is ndarray and x.ndim == 0):
         return numpy.asarray(x, dtype=float)[()]
     return x.astype(float) if x.dtype.kind in "iub" else x
 
 
-def _of_numbers(x: Any) -> bool:
+def _of_numbers(x) -> bool:
     """Return whether a nested list holds only plain numbers of the host."""
     if isinstance(x, (list, tuple)):
         return all(_of_numbers(item) for item in x)
-    return issubclass(type(x), (int, float, numpy.generic, numpy.ndarray))
+    return issubclass(type(x), (int, float, numpy.generic, ndarray))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy
+from numpy import ndarray
 
 from .._core.errors import ArgumentError, ConvergenceError, DataError, ShapeError
 from .._core.registry import load
@@ -49,12 +50,12 @@ class ManyFits:
     """
 
     names: list[str]
-    estimates: numpy.ndarray
-    standard_errors: numpy.ndarray
-    loglik: numpy.ndarray
-    converged: numpy.ndarray
-    unconstrained: numpy.ndarray
-    message: numpy.ndarray
+    estimates: ndarray
+    standard_errors: ndarray
+    loglik: ndarray
+    converged: ndarray
+    unconstrained: ndarray
+    message: ndarray
     way: str
     series: list[Any]
 
@@ -182,7 +183,7 @@ SERIES_OF_PART = 256  # for several processes, or a store
 SERIES_AT_ONCE = 4096  # in one process; they bound the memory
 
 
-def fitted(build: Any, start: Any, constraints: Any, series: numpy.ndarray) -> tuple[list, str, list]:
+def fitted(build, start, constraints, series: ndarray) -> tuple[list, str, list]:
     """Return the results of these series, how they were computed, and the names of the parameters."""
     if start is None or isinstance(build, Structural):
         return ModelsOfSeries(build, start, constraints, series).fitted()
@@ -199,9 +200,9 @@ class AlikeSeries(NamedTuple):
     rows (k, n), and s starts of each (s, p, k)."""
 
     problem: FitProblem
-    members: numpy.ndarray
-    rows: numpy.ndarray
-    starts: numpy.ndarray
+    members: ndarray
+    rows: ndarray
+    starts: ndarray
 
 
 class ModelsOfSeries:
@@ -211,12 +212,12 @@ class ModelsOfSeries:
     for one series takes these. Each series has its own starts. A series whose search fails, and one with
     regressors, are fitted alone."""
 
-    def __init__(self, build: Any, start: Any, constraints: Any, series: numpy.ndarray):
+    def __init__(self, build, start, constraints, series: ndarray):
         self.total = len(series)
         self.start = start
         self.constraints = constraints
         self.errors: dict[int, DataError] = {}
-        self.specified: dict[int, tuple[Any, numpy.ndarray | Observations]] = {}
+        self.specified: dict[int, tuple[Any, ndarray | Observations]] = {}
         for b, y in enumerate(series):
             try:
                 self.specified[b] = model_of_series(build, y)
@@ -287,7 +288,7 @@ class ModelsOfSeries:
             groups.append(AlikeSeries(problem, numpy.array(members)[good], rows[good], starts))
         return groups
 
-    def fitted(self) -> tuple[list[numpy.ndarray], str, list[str]]:
+    def fitted(self) -> tuple[list[ndarray], str, list[str]]:
         found = nothing(self.total, self.parameters)
         groups, alone = self._grouped()
         ways = []
@@ -321,7 +322,7 @@ class ModelsOfSeries:
             groups.append(AlikeSeries(whole[0], numpy.array(members), rows, starts))
         return groups, alone
 
-    def _together(self, found: list[numpy.ndarray], group: AlikeSeries) -> tuple[list[int], str]:
+    def _together(self, found: list[ndarray], group: AlikeSeries) -> tuple[list[int], str]:
         """Fill in the results of a group; return the series to fit alone, and how the rest was computed.
 
         These are without a maximum, or are a process near a unit root, which may have a higher one."""
@@ -339,7 +340,7 @@ class ModelsOfSeries:
         return group.members[~columns[3]].tolist(), way
 
 
-def _values(y: numpy.ndarray | Observations) -> numpy.ndarray:
+def _values(y: ndarray | Observations) -> ndarray:
     return y.host[:, 0] if isinstance(y, Observations) else y
 
 
@@ -353,7 +354,7 @@ def _kind_of(problem: FitProblem) -> str:
     return f"{model if parts is None else parts} {inner.data.steps} {problem.quick is None}"
 
 
-def model_of_series(build: Any, y: numpy.ndarray) -> tuple[Any, numpy.ndarray | Observations]:
+def model_of_series(build, y: ndarray) -> tuple[Any, ndarray | Observations]:
     """Return the model of one series, and its data without the missing values at its end."""
     if numpy.isnan(y[-1]):
         y = y[: numpy.flatnonzero(~numpy.isnan(y))[-1] + 1]
@@ -372,7 +373,7 @@ def model_of_series(build: Any, y: numpy.ndarray) -> tuple[Any, numpy.ndarray | 
     return bound.model, bound.data
 
 
-def padded_series(Y: Any) -> numpy.ndarray:
+def padded_series(Y) -> ndarray:
     """Return (k, T), with nan after the end of shorter series."""
     try:
         named = isinstance(Y, Mapping) or hasattr(Y, "columns")
@@ -401,12 +402,12 @@ def padded_series(Y: Any) -> numpy.ndarray:
     return made
 
 
-def names_of_series(Y: Any) -> list[Any]:
+def names_of_series(Y) -> list[Any]:
     """Return the names of the series, or their numbers."""
     return list(Y) if isinstance(Y, Mapping) or hasattr(Y, "columns") else list(range(len(Y)))
 
 
-def fit_one_series(found: list[numpy.ndarray], b: int, fit_it: Callable[..., FitResult]) -> None:
+def fit_one_series(found: list[ndarray], b: int, fit_it: Callable[..., FitResult]) -> None:
     """Fit one series by itself."""
     estimates, errors, loglik, converged, unconstrained, message = found
     try:

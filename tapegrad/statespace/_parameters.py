@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import to_host
@@ -30,7 +31,7 @@ class NamedValues(dict):
 
     labels: Mapping[str, Sequence[str]]
 
-    def __missing__(self, name: Any) -> Any:
+    def __missing__(self, name):
         for block, labels in self.labels.items():
             if name in labels:
                 return np.reshape(self[block], (-1,))[list(labels).index(name)]
@@ -46,8 +47,8 @@ class Parameters:
 
     def __init__(
         self,
-        start: Any,
-        constraints: Any,
+        start,
+        constraints,
         labels: Mapping[str, list[str]] | None = None,
         fixed: Mapping[str, Any] | None = None,
     ):
@@ -59,7 +60,7 @@ class Parameters:
         if not self.keyed and isinstance(constraints, Sequence):
             constraints = dict(zip(blocks, constraints, strict=True))
         constraint = _assigned(blocks, constraints)
-        self._whole: list[tuple[str, numpy.ndarray, Constraint, list[str]]] = []
+        self._whole: list[tuple[str, ndarray, Constraint, list[str]]] = []
         for name, x in blocks.items():
             x = to_host(x)
             if x.dtype.kind not in "iuf":
@@ -77,7 +78,7 @@ class Parameters:
         self.blocks: list[tuple[str, int, tuple[int, ...], Constraint]] = []
         self.names: list[str] = []
         self.constraint_of: list[Constraint] = []
-        self._moving: dict[str, numpy.ndarray] = {}
+        self._moving: dict[str, ndarray] = {}
         for name, x, rule, labels in self._whole:
             held = known[name]
             free = numpy.isnan(held)
@@ -94,7 +95,7 @@ class Parameters:
                 "fixed: every parameter has a value, so that there is nothing to estimate; leave one out"
             )
 
-    def start_at(self, values: Mapping[str, Any]) -> numpy.ndarray:
+    def start_at(self, values: Mapping[str, Any]) -> ndarray:
         """Return the free vector at these values of the blocks, or at the starts of a `ParameterBlock`."""
         parts = []
         for name, _, shape, rule in self.blocks:
@@ -104,7 +105,7 @@ class Parameters:
             parts.append(rule.start(name, x.reshape(shape)).reshape(-1))
         return numpy.concatenate(parts)
 
-    def _values_of(self, fixed: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
+    def _values_of(self, fixed: Mapping[str, Any]) -> dict[str, ndarray]:
         """Return the fixed values of each block, nan where an element is free."""
         known = {name: numpy.full(x.size, numpy.nan) for name, x, *_ in self._whole}
         at = {label: (name, k) for name, _, _, labels in self._whole for k, label in enumerate(labels)}
@@ -131,7 +132,7 @@ class Parameters:
         blocks = [[name, x, rule.name, labels] for name, x, rule, labels in self._whole]
         return {"keyed": self.keyed, "blocks": blocks, "fixed": self.fixed}
 
-    def moved(self, u: numpy.ndarray, fixed: Mapping[str, Any] | None = None) -> "Parameters":
+    def moved(self, u: ndarray, fixed: Mapping[str, Any] | None = None) -> "Parameters":
         """Return the same parameters with a start at u, and perhaps further ones fixed."""
         there, values = copy(self), self.values(u)
         there._whole = [(name, to_host(values[name]), rule, labels) for name, _, rule, labels in self._whole]
@@ -142,19 +143,19 @@ class Parameters:
         return there
 
     @property
-    def bounded(self) -> numpy.ndarray:
+    def bounded(self) -> ndarray:
         """Return which elements have a constraint, and may run into its bound."""
         return numpy.array([c.name != "unconstrained()" for c in self.constraint_of])
 
-    def values(self, u: Any) -> dict[str, Any]:
+    def values(self, u) -> dict[str, Any]:
         """Return the constrained parameters, block by block, with the fixed ones."""
         return values_of_blocks(u, self.blocks)
 
-    def tree(self, u: Any) -> Any:
+    def tree(self, u):
         """Return the parameters in the form of `start`."""
         return tree_of(u, self.blocks, self.keyed)
 
-    def named(self, u: Any) -> Any:
+    def named(self, u):
         """Return the parameters in the form of `start`; those of a dict with the names of elements too."""
         found = self.tree(u)
         if self.keyed:
@@ -162,12 +163,12 @@ class Parameters:
             found.labels = {name: labels for name, *_, labels in self._whole}
         return found
 
-    def flat(self, u: Any) -> Any:
+    def flat(self, u):
         """Return the constrained parameters that are not fixed, in the order of `names`."""
         whole = np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
         return whole[numpy.flatnonzero(numpy.concatenate([*self._moving.values()]))] if self.fixed else whole
 
-    def derivative(self, u: numpy.ndarray, xp: Any = numpy) -> numpy.ndarray:
+    def derivative(self, u: ndarray, xp=numpy) -> ndarray:
         """Return the derivative of `flat` by u.
 
         Complex steps give all digits of maps of this library, without the first calls of a tape."""
@@ -180,12 +181,12 @@ class Parameters:
         return numpy.stack(columns, axis=1) / COMPLEX_STEP
 
     @property
-    def process(self) -> numpy.ndarray:
+    def process(self) -> ndarray:
         """Return which free parameters are partial autocorrelations of a stationary or invertible process."""
         return numpy.array([c.name in ("stationary()", "invertible()") for c in self.constraint_of], bool)
 
 
-def values_of_blocks(u: Any, blocks: Sequence[tuple]) -> dict[str, Any]:
+def values_of_blocks(u, blocks: Sequence[tuple]) -> dict[str, Any]:
     """Return the constrained parameters of these blocks: (name, place, shape, constraint) of each."""
     result = {}
     for name, at, shape, constraint in blocks:
@@ -194,7 +195,7 @@ def values_of_blocks(u: Any, blocks: Sequence[tuple]) -> dict[str, Any]:
     return result
 
 
-def tree_of(u: Any, blocks: Sequence[tuple], keyed: bool) -> Any:
+def tree_of(u, blocks: Sequence[tuple], keyed: bool):
     """Return the parameters in the form of the start: a dict, or a vector."""
     values = values_of_blocks(u, blocks)
     return values if keyed else np.stack(list(values.values()))
@@ -213,8 +214,8 @@ def parameters_from(stored: dict[str, Any]) -> Parameters:
 def parameters_of(
     title: str,
     blocks: Mapping[str, ParameterBlock],
-    start: Any,
-    constraints: Any,
+    start,
+    constraints,
     fixed: Mapping[str, Any] | None,
 ) -> Parameters:
     """Return the parameters of a library model, with the user's starts, constraints and fixed values."""
@@ -231,7 +232,7 @@ def parameters_of(
     return Parameters({name: block.start for name, block in blocks.items()} | given, rules, labels, fixed)
 
 
-def _elements(start: Any, constraints: Any) -> dict[str, Any]:
+def _elements(start, constraints) -> dict[str, Any]:
     """Split a vector of parameters into numbers named theta[i]."""
     vector = to_host(start)
     if vector.ndim != 1:
@@ -247,7 +248,7 @@ def _elements(start: Any, constraints: Any) -> dict[str, Any]:
     return {f"theta[{i}]": x for i, x in enumerate(vector)}
 
 
-def _assigned(blocks: Mapping[str, Any], constraints: Any) -> dict[str, Constraint]:
+def _assigned(blocks: Mapping[str, Any], constraints) -> dict[str, Constraint]:
     """Return the constraint of each block."""
     if constraints is None or isinstance(constraints, Constraint):
         return dict.fromkeys(blocks, constraints or unconstrained())

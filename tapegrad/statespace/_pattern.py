@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.arrays import xp_of
@@ -72,13 +73,13 @@ class ConstantFields:
     head: BeginPhase | Any = None
     form: KernelForm | Any = None
 
-    def __call__(self, u: Any, build: Callable, data: Observations) -> Any:
+    def __call__(self, u, build: Callable, data: Observations):
         return self.of(build(self.parameters.tree(u)), data)
 
-    def of(self, model: LinearGaussian, data: Observations) -> Any:
+    def of(self, model: LinearGaussian, data: Observations):
         return self.of_system(system(model, data), data)
 
-    def of_system(self, s: ModelMatrices, data: Observations) -> Any:
+    def of_system(self, s: ModelMatrices, data: Observations):
         for name in sorted(s.varying - set(s.inputs)):
             if is_tracked(getattr(s, name)):
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
@@ -101,17 +102,17 @@ class ModelPattern:
 
     numbers: ConstantFields
     layout: EntryLayout
-    known: numpy.ndarray
-    free: numpy.ndarray
-    used: numpy.ndarray
-    constant: numpy.ndarray
-    slope: numpy.ndarray
+    known: ndarray
+    free: ndarray
+    used: ndarray
+    constant: ndarray
+    slope: ndarray
     begun: float
-    rows: numpy.ndarray
-    all_rows: numpy.ndarray
+    rows: ndarray
+    all_rows: ndarray
     begins: Constants | None = None
 
-    def numbers_of(self, model: LinearGaussian, data: Observations) -> Any:
+    def numbers_of(self, model: LinearGaussian, data: Observations):
         """Return the numbers of a model, which must be of this pattern."""
         x = self.numbers.of(model, data)
         moved = ~self.free & (value(x) != self.known)
@@ -129,7 +130,7 @@ class AffineNumbers:
 
     Where the first steps are a regression, these are the numbers that it needs."""
 
-    def __init__(self, p: ModelPattern, build: Callable, u: numpy.ndarray):
+    def __init__(self, p: ModelPattern, build: Callable, u: ndarray):
         head, self.pattern, parameters = p.numbers.head, p, p.numbers.parameters
         if not isinstance(head, RegressedPhase | None):
             raise NotAffine
@@ -143,7 +144,7 @@ class AffineNumbers:
         # the places of the kernel's numbers among these and those of the first steps
         self.here = numpy.where(p.used < fields, numpy.searchsorted(self.used, p.used), k + p.used - fields)
 
-    def of(self, model: LinearGaussian) -> Any:
+    def of(self, model: LinearGaussian):
         """Return the numbers of a model, which must be of the pattern."""
         p, x = self.pattern, self.fields.of(model, self.fields.data)
         moved = ~p.free[: x.size] & (value(x) != p.known[: x.size])
@@ -151,7 +152,7 @@ class AffineNumbers:
             raise ChangedConstants(moved)
         return x[self.used]
 
-    def theta(self, v: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, Callable]:
+    def theta(self, v: ndarray) -> tuple[ndarray, ndarray, Callable]:
         """Return theta with the log-likelihood of the first steps, and their derivatives by v.
 
         The third result is a function from weights to the second derivatives of weights @ theta."""
@@ -161,7 +162,7 @@ class AffineNumbers:
         begun, by = (state.begun, state.jacobian) if state else (numpy.zeros(1), numpy.zeros((1, v.size)))
         x, J = numpy.append(self.known + self.slope @ v, begun), numpy.concatenate([self.slope, by])
 
-        def bent(weights: numpy.ndarray) -> Any:
+        def bent(weights: ndarray):
             own = numpy.zeros(x.size)
             own[here], own[-1] = weights[:-1] @ p.slope, weights[-1]
             return state.hessian(own[-begun.size :]) if state else numpy.zeros((v.size, v.size))
@@ -169,7 +170,7 @@ class AffineNumbers:
         theta = numpy.append(p.constant + p.slope @ x[here], x[-1])
         return theta, numpy.append(p.slope @ J[here], J[-1:], axis=0), bent
 
-    def require(self, x: numpy.ndarray, v: numpy.ndarray) -> None:
+    def require(self, x: ndarray, v: ndarray) -> None:
         """Raise if numbers (..., q) at the parameters v (..., k) are not those of the map."""
         size = self.size + abs(v) @ abs(self.slope.T)
         if not (abs(x - self.known - v @ self.slope.T) <= AFFINE * size).all():
@@ -181,8 +182,8 @@ def model_pattern(
     parameters: Parameters,
     data: Observations,
     joseph: bool,
-    u: numpy.ndarray,
-    depends: numpy.ndarray | None = None,
+    u: ndarray,
+    depends: ndarray | None = None,
     begin: BeginPhase | None = None,
     apart: bool = True,
 ) -> ModelPattern:
@@ -212,7 +213,7 @@ def model_pattern(
     return _laid_out(s, numbers, form, known, free, begin)
 
 
-def _passed(s: ModelMatrices, numbers: ConstantFields, free: numpy.ndarray) -> numpy.ndarray:
+def _passed(s: ModelMatrices, numbers: ConstantFields, free: ndarray) -> ndarray:
     """Return which states the diffuse elements of the start come to."""
     T = (
         s.series("T").any(axis=0)
@@ -235,8 +236,8 @@ def _refuse(s: ModelMatrices, data: Observations) -> None:
 
 
 def _examined(
-    numbers: ConstantFields, s: ModelMatrices, build: Callable, u: numpy.ndarray
-) -> tuple[numpy.ndarray, numpy.ndarray]:
+    numbers: ConstantFields, s: ModelMatrices, build: Callable, u: ndarray
+) -> tuple[ndarray, ndarray]:
     """Return the numbers at u, and which of them change at points around u.
 
     A number may depend on u only elsewhere. The objective, which compares at each point, finds that. Raise if
@@ -262,9 +263,7 @@ def _examined(
     return known, free
 
 
-def form_of_pattern(
-    s: ModelMatrices, numbers: ConstantFields, known: numpy.ndarray, free: numpy.ndarray
-) -> KernelForm:
+def form_of_pattern(s: ModelMatrices, numbers: ConstantFields, known: ndarray, free: ndarray) -> KernelForm:
     codes = {name: codes_of_series(s, name, numbers.data.steps) for name in s.varying}
     codes |= {name: constant_codes(known[at], free[at]) for name, at in numbers.at.items()}
     return form_of_codes(s, numbers.data, numbers.joseph, [codes[name] for name in LETTERS])
@@ -274,8 +273,8 @@ def _laid_out(
     s: ModelMatrices,
     numbers: ConstantFields,
     form: KernelForm,
-    known: numpy.ndarray,
-    free: numpy.ndarray,
+    known: ndarray,
+    free: ndarray,
     begin: BeginPhase | None,
 ) -> ModelPattern:
     m, data, steps = numbers.states, numbers.data, begin.steps if begin else 0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.errors import ArgumentError
@@ -21,7 +21,7 @@ class Prior:
     It is a function of all parameters, or a dict of functions or distributions such as
     `tapegrad.stats.norm(0, 1)` for some of them. Densities of an array are multiplied."""
 
-    def __init__(self, given: Any):
+    def __init__(self, given):
         self.given = given
         parts = given.values() if isinstance(given, Mapping) else [given]
         for part in parts:
@@ -31,7 +31,7 @@ class Prior:
                     f"distributions"
                 )
 
-    def __call__(self, params: Any) -> Any:
+    def __call__(self, params):
         if not isinstance(self.given, Mapping):
             return self.given(params)
         for name in self.given:
@@ -51,7 +51,7 @@ class LostFunction:
     def __init__(self, name: str):
         self.name = name
 
-    def __call__(self, *_: Any) -> Any:
+    def __call__(self, *_):
         raise ArgumentError(
             f"this fit was pickled without its {self.name}, which pickle cannot find by name; define it by "
             f"def at the top level of a module"
@@ -79,7 +79,7 @@ class FitProblem:
     offset: float = 0.0
     used_up: int = 0
     quick: "FitProblem | None" = None
-    others: tuple[numpy.ndarray, ...] = ()
+    others: tuple[ndarray, ...] = ()
     name: str | None = None
     past: int = 0
     begin: Start | None = None
@@ -102,12 +102,12 @@ class FitProblem:
                 state[name] = LostFunction(name)
         return state
 
-    def model(self, params: Any, described: Any = None) -> LinearGaussian:
+    def model(self, params, described=None) -> LinearGaussian:
         """Return the model of the data at these parameters, or of data that `described` also covers."""
         model = (described or self.build)(params)
         return model if self.begin is None else model_after(model, self.past, self.begin)
 
-    def ahead(self, steps: int, exog: Any, call: str, dated: bool = True) -> Any:
+    def ahead(self, steps: int, exog, call: str, dated: bool = True):
         """Return the description that covers the next steps too, None for a function of the user.
 
         `dated`: the dates of regressors must be those of the steps."""
@@ -121,7 +121,7 @@ class FitProblem:
             return None
         return self.described.extended(steps, exog)
 
-    def on(self, data: Observations, described: Any, u: numpy.ndarray) -> "FitProblem":
+    def on(self, data: Observations, described, u: ndarray) -> "FitProblem":
         """Return the problem of other data, with the start u; `described` is None for a function of the
         user."""
         parameters = self.parameters.moved(u)
@@ -138,7 +138,7 @@ class FitProblem:
             ModelObjective(*given) if self.missing is None else MissingValuesObjective(self.missing, *given)
         )
 
-    def scores(self, u: numpy.ndarray) -> numpy.ndarray:
+    def scores(self, u: ndarray) -> ndarray:
         """Return the derivatives of the log-likelihood terms with respect to the free parameters, (n, k)."""
         return self.objective().scores(u)
 
@@ -166,9 +166,9 @@ class Stop(SearchEffort):
     It holds the free parameters u (k,), minus the log-likelihood (and log prior) with its first and second
     derivatives, how the likelihood was computed, and from how many starts there were searches."""
 
-    u: numpy.ndarray
+    u: ndarray
     value: float
-    gradient: numpy.ndarray
-    hessian: numpy.ndarray
+    gradient: ndarray
+    hessian: ndarray
     way: str = ""
     starts: int = 1

@@ -1,15 +1,15 @@
 """Regressors: their values and names, and the checks of them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError, DataError, ShapeError
 
 
-def checked_regressors(call: str, X: Any) -> tuple[numpy.ndarray, tuple[str, ...]]:
+def checked_regressors(call: str, X) -> tuple[ndarray, tuple[str, ...]]:
     """Regressors (n, k) on the host, and their names."""
     try:
         values = numpy.asarray(X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else to_host(X), dtype=float)
@@ -33,9 +33,7 @@ def _numbered(k: int) -> tuple[str, ...]:
     return tuple([f"x{i + 1}" for i in range(k)])
 
 
-def require_rank(
-    call: str, X: numpy.ndarray, rows: list[list[int]], names: Sequence[str], other: str
-) -> None:
+def require_rank(call: str, X: ndarray, rows: list[list[int]], names: Sequence[str], other: str) -> None:
     """Raise `DataError` if the columns of X (n, k) depend on each other at the steps with data.
 
     The last of them are the regressors with these names."""
@@ -53,7 +51,7 @@ def require_rank(
         )
 
 
-def future_regressors(exog: Any, columns: list[tuple[str, ...]], steps: int) -> list[numpy.ndarray]:
+def future_regressors(exog, columns: list[tuple[str, ...]], steps: int) -> list[ndarray]:
     """The regressors of the steps ahead, part by part; `columns`: their names."""
     widths = [len(names) for names in columns]
     if not widths and exog is None:

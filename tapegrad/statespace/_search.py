@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .._core.errors import ConvergenceError, DataError
+from .._core.scope import quiet
 from ..optimize._minimize import minimize_flat
 from ._objective import ModelObjective
 from ._parameters import Parameters
@@ -30,20 +32,20 @@ RIDGE = 1e-5  # the same after a failed search: a ridge that falls towards infin
 class Spectrum:
     """A symmetric matrix scaled to a unit diagonal, as eigenvalues `sizes` and eigenvectors `directions`."""
 
-    def __init__(self, matrix: numpy.ndarray):
+    def __init__(self, matrix: ndarray):
         self.scale = numpy.sqrt(numpy.maximum(numpy.diag(matrix), 0.0))
         self.positive = bool((self.scale > 0).all())
         if self.positive:
             self.sizes, self.directions = numpy.linalg.eigh(matrix / numpy.outer(self.scale, self.scale))
             self.positive = not self.sizes.size or bool(self.sizes[0] > -NEGATIVE)
 
-    def inverse(self) -> numpy.ndarray:
+    def inverse(self) -> ndarray:
         """Return the inverse, without directions that are flat to within rounding."""
         good = self.sizes > SINGULAR
         half = self.directions[:, good] / self.scale[:, None]
         return (half / self.sizes[good]) @ half.T
 
-    def step(self, gradient: numpy.ndarray) -> tuple[numpy.ndarray, float]:
+    def step(self, gradient: ndarray) -> tuple[ndarray, float]:
         """Return the step to the minimum of a quadratic function with this gradient, and by how much it falls:
         infinity if there is none.
 
@@ -59,12 +61,12 @@ class Spectrum:
 class Curvature(Spectrum):
     """The second derivatives of the parameters that are not at a bound; `at` holds these parameters."""
 
-    def __init__(self, hessian: numpy.ndarray, bounded: numpy.ndarray):
+    def __init__(self, hessian: ndarray, bounded: ndarray):
         curvature = numpy.diag(hessian)
         self.at = numpy.flatnonzero((curvature > 0) & ~(bounded & (curvature < FLAT_CURVATURE)))
         super().__init__(hessian[numpy.ix_(self.at, self.at)])
 
-    def require_determined(self, parameters: Parameters, u: numpy.ndarray, count: int, least: float) -> None:
+    def require_determined(self, parameters: Parameters, u: ndarray, count: int, least: float) -> None:
         """Raise if the function is flat along some directions, and name the parameters there.
 
         At a bound of stationary coefficients a direction of the free numbers can leave them all the same."""
@@ -97,7 +99,7 @@ class _Search:
         self.hessian: Any = None
         self._spectrum: tuple = None, None, None  # of the last Newton step: second derivatives, parameters
 
-    def moved(self, u: numpy.ndarray) -> None:
+    def moved(self, u: ndarray) -> None:
         """Move to u, or, if the function is not finite there, to the lowest point so far."""
         self.u = u if numpy.isfinite(self.objective(u)[0]) else self.objective.lowest[1]
         self.value, self.gradient = self.objective(self.u)
@@ -138,7 +140,7 @@ class _Search:
         self.hessian = self.objective.hessian(self.u)
         return self._newton(numpy.arange(self.u.size))[1] < NEAR_GAIN
 
-    def _newton(self, at: numpy.ndarray) -> tuple[numpy.ndarray, float]:
+    def _newton(self, at: ndarray) -> tuple[ndarray, float]:
         """Return the Newton step of some parameters, and its expected gain."""
         hessian, among, spectrum = self._spectrum
         if hessian is not self.hessian or not numpy.array_equal(among, at):
@@ -195,13 +197,13 @@ class _Search:
         return self._newton(numpy.flatnonzero(free))[1] < (GAIN**2 if ridge else GAIN)
 
     @property
-    def near_unit_root(self) -> numpy.ndarray:
+    def near_unit_root(self) -> ndarray:
         """Return which parameters are partial autocorrelations of an autoregression near a unit root."""
         stationary = numpy.array([c.name == "stationary()" for c in self.constraints], bool)
         return stationary & (abs(self.u) > NEARLY_ONE)
 
     @property
-    def _moving(self) -> numpy.ndarray:
+    def _moving(self) -> ndarray:
         """Return the positions of the parameters that are not at a bound; of all if all are."""
         arrived = (
             self.bounded
@@ -291,7 +293,7 @@ def maximised(
             if name == "BFGS" and method == "auto":
                 given = {"hess_inv0": _damped_inverse(objective.hessian(search.u)), **given}
             if name != "Newton":
-                with numpy.errstate(all="ignore"):
+                with quiet():
                     found = minimize_flat(objective, name, hess, **({"options": given} if given else {}))
                 iterations, message = iterations + int(found.get("nit", 0)), str(found.get("message", ""))
                 search.moved(found.flat)
@@ -318,21 +320,19 @@ def maximised(
     raise _nowhere(search, parameters, iterations, message)
 
 
-def _damped_inverse(hessian: numpy.ndarray) -> numpy.ndarray:
+def _damped_inverse(hessian: ndarray) -> ndarray:
     """Return the inverse of a matrix with the sizes of its eigenvalues, which are raised to 1."""
     sizes, directions = numpy.linalg.eigh(hessian)
     half = directions / numpy.sqrt(numpy.maximum(abs(sizes), 1.0))
     return half @ half.T
 
 
-def near_maximum(
-    objective: ModelObjective, u: numpy.ndarray, hessian: Any = None
-) -> tuple[float, numpy.ndarray]:
+def near_maximum(objective: ModelObjective, u: ndarray, hessian=None) -> tuple[float, ndarray]:
     """Return value and point where BFGS ends from a start, with second derivatives, or else those of a
     sphere."""
     objective.start, objective.lowest = u, (numpy.inf, u)
     gtol = NEAR_GRADIENT * max(1.0, abs(objective(u)[0]) / 1000)
-    with numpy.errstate(all="ignore"), contextlib.suppress(ConvergenceError):
+    with quiet(), contextlib.suppress(ConvergenceError):
         begun = {} if hessian is None else {"hess_inv0": _damped_inverse(hessian)}
         minimize_flat(objective, "BFGS", options={"gtol": gtol, **begun})
     return objective.lowest
@@ -361,7 +361,7 @@ def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: 
     return holding(error, parameters, search.u, search.value)
 
 
-def holding(error: Any, parameters: Parameters, u: numpy.ndarray, value: float) -> Exception:
+def holding(error, parameters: Parameters, u: ndarray, value: float) -> Exception:
     """Return the error with the last parameters attached."""
     error.params = parameters.tree(u)
     error.unconstrained = u

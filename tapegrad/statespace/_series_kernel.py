@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .. import numpy as np
 from .._core.errors import KernelError, TapegradError
+from .._core.scope import quiet
 from .._core.trees import Const
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import jacobian
@@ -32,11 +34,11 @@ BOUND_GRADIENT = 1e-9  # gradient that is left of a parameter at a bound
 
 def solved_together(
     build: Callable,
-    series: numpy.ndarray,
+    series: ndarray,
     parameters: Parameters,
-    starts: numpy.ndarray,
+    starts: ndarray,
     several: bool = False,
-) -> tuple[list[numpy.ndarray], Any, str]:
+) -> tuple[list[ndarray], Any, str]:
     """Return the columns of `ManyFits` for series (k, T) by one kernel, the series that it leaves out, and
     how the likelihood was computed. `starts` (s, p, k) holds s starts of each series.
 
@@ -55,7 +57,7 @@ def solved_together(
         return nothing(len(series), parameters), range(len(series)), f"series by series, for {error}"
 
 
-def nothing(k: int, parameters: Parameters) -> list[numpy.ndarray]:
+def nothing(k: int, parameters: Parameters) -> list[ndarray]:
     """Return empty results of k series: estimates, standard_errors, loglik, converged, unconstrained,
     message."""
     unknown = numpy.full((k, parameters.start.size), numpy.nan)
@@ -79,9 +81,9 @@ class SeriesGroup:
 
     def __init__(
         self,
-        members: numpy.ndarray,
+        members: ndarray,
         p: ModelPattern,
-        series: numpy.ndarray,
+        series: ndarray,
         numbers: Callable,
         begins: Sequence[BeginPhase] = (),
     ):
@@ -99,7 +101,7 @@ class SeriesGroup:
             self.known = numpy.stack([numpy.r_[b.start.centre, b.start.spread] for b in begins], axis=1)
             self.rows = rows_of_series(p, series[members], 0)[:, : self.steps + 1]
 
-    def theta(self, which: numpy.ndarray) -> Callable:
+    def theta(self, which: ndarray) -> Callable:
         """Return the function from U (p, b) of these members to (q + 1, b).
 
         Its rows are the kernel's theta, followed by the log-likelihood of the first steps."""
@@ -117,7 +119,7 @@ class SeriesGroup:
         rows = numpy.ascontiguousarray(self.rows[:, :, which])
         known = Const(self.known[:, which])
 
-        def theta(U: Any) -> Any:
+        def theta(U):
             x = self.numbers(U, known)
             begun = collapsed_path(np.transpose(path.path(x, rows), (2, 1, 0)), k, 1, self.start, whole).T
             return np.concatenate([begun[:-1], x[m * columns + triangle_places(m)[0].size :], begun[-1:]])
@@ -125,7 +127,7 @@ class SeriesGroup:
         return theta
 
 
-def rows_of_series(p: ModelPattern, series: numpy.ndarray, begin: int) -> numpy.ndarray:
+def rows_of_series(p: ModelPattern, series: ndarray, begin: int) -> ndarray:
     """Return the data rows of a kernel for many series (k, T), (r, T - begin, k)."""
     rows = numpy.repeat(p.all_rows[:, begin:, None], len(series), axis=2)
     y = series[:, begin:]
@@ -140,9 +142,7 @@ class KernelGroup:
 
     `here` holds these, `rest` the others. The augmented filter runs over at least `least` steps."""
 
-    def __init__(
-        self, build: Callable, series: numpy.ndarray, parameters: Parameters, least: int, affine: bool
-    ):
+    def __init__(self, build: Callable, series: ndarray, parameters: Parameters, least: int, affine: bool):
         self.affine: AffineNumbers | None = None
         self.maybe_affine = affine and all([not shape for _, _, shape, _ in parameters.blocks])
         self.build = build
@@ -164,7 +164,7 @@ class KernelGroup:
         if self.rest.size:
             self.way += f"; {self.rest.size} series that begin as few others do one by one"
 
-    def _grouped(self, series: numpy.ndarray) -> list[SeriesGroup]:
+    def _grouped(self, series: ndarray) -> list[SeriesGroup]:
         gaps = bool(numpy.isnan(series).any())
         p = self._pattern(series[0], gaps)
         if p.numbers.head is not None:
@@ -174,7 +174,7 @@ class KernelGroup:
         s = system(
             self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0]))
         )
-        members: dict[bytes, list[numpy.ndarray]] = {}
+        members: dict[bytes, list[ndarray]] = {}
         seen = ~numpy.isnan(series if gaps else series[:1])
         kinds, kind_of = numpy.unique(seen, axis=0, return_inverse=True)
         kind_of = kind_of if gaps else numpy.zeros(self.total, int)
@@ -208,11 +208,11 @@ class KernelGroup:
                 return lambda U: found.known[:, None] + found.slope @ self._values(U)
         return map_(traced_numbers(self.build, p))
 
-    def _values(self, U: Any) -> Any:
+    def _values(self, U):
         """Return the constrained parameters of all series, (k, b)."""
         return np.stack(list(self.parameters.values(U).values()))
 
-    def _require_affine(self, affine: AffineNumbers, U: numpy.ndarray) -> None:
+    def _require_affine(self, affine: AffineNumbers, U: ndarray) -> None:
         """Raise `NotAffine` if the numbers of a series are not those of the map."""
         p, parameters = self.groups[0].pattern, self.parameters
         numbers = lambda u: p.numbers.of(self.build(parameters.tree(u)), p.numbers.data)[p.used]
@@ -222,7 +222,7 @@ class KernelGroup:
             raise NotAffine from error
         affine.require(x, self._values(U).T)
 
-    def _one_group(self, series: numpy.ndarray, gaps: bool, p: ModelPattern) -> SeriesGroup:
+    def _one_group(self, series: ndarray, gaps: bool, p: ModelPattern) -> SeriesGroup:
         """Return a group of the series whose data determine as much of the start.
 
         The augmented filter runs over the same steps of all."""
@@ -247,7 +247,7 @@ class KernelGroup:
         p = self._pattern(series[members[0]], gaps, replace(head, steps=max(steps, self.least)))
         return SeriesGroup(numpy.array(members), p, series, map_(traced_numbers(self.build, p)), begins)
 
-    def _pattern(self, y: numpy.ndarray, gaps: bool, begin: BeginPhase | None = None) -> ModelPattern:
+    def _pattern(self, y: ndarray, gaps: bool, begin: BeginPhase | None = None) -> ModelPattern:
         y = y.copy()
         y[-1] = numpy.nan if gaps else y[-1]
         return model_pattern(
@@ -260,7 +260,7 @@ class KernelGroup:
             apart=False,
         )
 
-    def _rows(self, series: numpy.ndarray) -> numpy.ndarray:
+    def _rows(self, series: ndarray) -> ndarray:
         """Return the data rows of all series after their first steps, padded with missing steps to one
         length."""
         steps = min(g.steps for g in self.groups)
@@ -272,12 +272,12 @@ class KernelGroup:
             rows.append(numpy.concatenate([own, more], axis=1))
         return numpy.ascontiguousarray(numpy.concatenate(rows, axis=2))
 
-    def solved(self, starts: numpy.ndarray, several: bool) -> list[numpy.ndarray]:
+    def solved(self, starts: ndarray, several: bool) -> list[ndarray]:
         """Return the columns of `ManyFits` from starts (s, p, k), as `solved_together` says."""
         p = self.parameters
         starts = starts[:, :, self.here]
         found = nothing(self.total, p)
-        with numpy.errstate(all="ignore"):
+        with quiet():
             self._require_same()
             U = starts[0]
             if len(starts) > 1:
@@ -307,7 +307,7 @@ class KernelGroup:
             whole[self.here] = part
         return found
 
-    def _from_another_start(self, U: numpy.ndarray, start: numpy.ndarray, which: numpy.ndarray) -> None:
+    def _from_another_start(self, U: ndarray, start: ndarray, which: ndarray) -> None:
         """Replace the points of some series by where a search from a start ends, if that is lower."""
         if not which.size:
             return
@@ -318,7 +318,7 @@ class KernelGroup:
         lower = found.fun < self.value_and_grad(U[:, which], which)[0]
         U[:, which[lower]] = found.x[:, lower]
 
-    def _at_bounds(self, near: ManyResult) -> numpy.ndarray:
+    def _at_bounds(self, near: ManyResult) -> ndarray:
         """Return the points with the parameters that run into a bound moved there, where that is no worse.
 
         There the function falls as exp(-r u), and each step of Newton's method moves by 1 / r only."""
@@ -342,27 +342,27 @@ class KernelGroup:
             if not numpy.allclose(g.theta(numpy.array([0]))(u)[:-1, 0], wanted, rtol=1e-9, atol=1e-12):
                 raise NotCompiled("its numbers differ when it is traced")
 
-    def _parts(self, which: numpy.ndarray) -> list[tuple[Any, Callable]]:
+    def _parts(self, which: ndarray) -> list[tuple[Any, Callable]]:
         """Return, for each group, its columns among these series, and its theta."""
         if len(self.groups) == 1:
             return [(slice(None), self.groups[0].theta(which))]
         at = [(numpy.flatnonzero(self.group[which] == k), g) for k, g in enumerate(self.groups)]
         return [(columns, g.theta(self.place[which[columns]])) for columns, g in at if columns.size]
 
-    def value_and_grad(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
+    def value_and_grad(self, U: ndarray, which: ndarray) -> tuple:
         """Return values (b,) and gradients (p, b)."""
         value, gradient, _ = self.evaluated(U, which)
         return value, gradient.T
 
-    def hessian(self, U: numpy.ndarray, which: numpy.ndarray) -> numpy.ndarray:
+    def hessian(self, U: ndarray, which: ndarray) -> ndarray:
         """Return the Hessians (b, p, p)."""
         return self.curved(U, which)[0]
 
-    def _evaluated(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
+    def _evaluated(self, U: ndarray, which: ndarray) -> tuple:
         """Return values (b,), gradients (b, p), and the derivatives of the log-likelihood by theta, (b, q +
         1)."""
         gradient = numpy.empty_like(U)
-        with numpy.errstate(all="ignore"):
+        with quiet():
             pulled = [(at, *vjp(theta, U[:, at])) for at, theta in self._parts(which)]
             theta = self._joined(pulled, which.size)
             value, by_theta = self.kernel.value_and_grad(theta[:-1], self._rows_of(which))
@@ -371,12 +371,12 @@ class KernelGroup:
                 gradient[:, at] = pull(-by_theta[:, at])
         return -(value + theta[-1]), gradient.T, by_theta.T
 
-    def _rows_of(self, which: numpy.ndarray) -> numpy.ndarray:
+    def _rows_of(self, which: ndarray) -> ndarray:
         """Return the data rows of some series; those of all are not copied."""
         whole = which.size == self.count and (which == numpy.arange(self.count)).all()
         return self.rows if whole else self.rows[:, :, which]
 
-    def _joined(self, parts: list, b: int) -> numpy.ndarray:
+    def _joined(self, parts: list, b: int) -> ndarray:
         """Join the columns of all groups."""
         if len(parts) == 1:
             return parts[0][1]
@@ -385,7 +385,7 @@ class KernelGroup:
             made[:, at] = x
         return made
 
-    def _curved(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
+    def _curved(self, U: ndarray, which: ndarray) -> tuple:
         """Return the Hessians (b, p, p)."""
         k, b = U.shape
         w, rows = numpy.tile(self.evaluated(U, which)[2].T, k), self._rows_of(which)
@@ -393,7 +393,7 @@ class KernelGroup:
         U = numpy.tile(U, k)
         which = numpy.tile(which, k)
         parts = self._parts(which)
-        with numpy.errstate(all="ignore"):
+        with quiet():
             moved = [(at, *jvp(f, (U[:, at],), (units[:, at],))) for at, f in parts]
             theta, D = self._joined(moved, k * b), self._joined([(at, x) for at, _, x in moved], k * b)
             each = [slice(i * b, i * b + b) for i in range(k)]  # a launch reads the rows where they are
@@ -403,7 +403,7 @@ class KernelGroup:
         H = -(numpy.einsum("qib,qjb->bij", D, curved) + bent.transpose(2, 0, 1))
         return ((H + H.mT) / 2,)
 
-    def _natural(self, U: numpy.ndarray, H: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    def _natural(self, U: ndarray, H: ndarray) -> tuple[ndarray, ndarray]:
         """Return the constrained parameters (b, k), and their standard errors from the inverse of H; nan at a
         bound."""
         b, k, flat = U.shape[1], U.shape[0], self.parameters.flat
@@ -429,9 +429,9 @@ class LastPoints:
     def __init__(self, f: Callable, count: int):
         self.f, self.count = f, count
         self.at: Any = None
-        self.found: list[numpy.ndarray] = []
+        self.found: list[ndarray] = []
 
-    def __call__(self, U: numpy.ndarray, which: numpy.ndarray) -> list[numpy.ndarray]:
+    def __call__(self, U: ndarray, which: ndarray) -> list[ndarray]:
         if self.at is None:
             self.at = numpy.full((len(U), self.count), numpy.nan)
         new = numpy.flatnonzero((self.at[:, which] != U).any(axis=0))
@@ -445,7 +445,7 @@ class LastPoints:
         return [x[which] for x in self.found]
 
 
-def _bent(f: Callable, U: numpy.ndarray, e: numpy.ndarray, w: numpy.ndarray) -> numpy.ndarray:
+def _bent(f: Callable, U: ndarray, e: ndarray, w: ndarray) -> ndarray:
     """Return the second derivatives of <w, f> along e."""
     return hvp(lambda U: (w * f(U)).sum(), U, e)
 
@@ -465,7 +465,7 @@ def traced_numbers(build: Callable, found: ModelPattern) -> Callable:
     if head and set(numbers.at) != set(FIELDS):
         raise NotCompiled("it varies over time, and its first steps are not the same for all parameters")
 
-    def traced(u: Any, *known: Any) -> Any:
+    def traced(u, *known):
         s = system(build(tree_of(u, blocks, keyed)), one)
         x = numbers.of_system(s, one)
         if head is None:

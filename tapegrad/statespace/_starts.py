@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError, ConvergenceError, DataError
+from .._core.scope import quiet
 from ._objective import ModelObjective
 from ._parameters import Parameters
 from ._problem import FitProblem, Stop
@@ -40,7 +42,7 @@ def highest_stop(
     problem: FitProblem,
     method: str = "auto",
     hess: str = "auto",
-    options: Any = None,
+    options=None,
     progress: bool | str = "auto",
 ) -> Stop:
     """Return the point of the maximum of a problem; raise if the data do not determine it.
@@ -93,9 +95,9 @@ class _Searches:
         self.settings = settings
         self.stops: list[Stop] = []
         self.errors: list[Exception] = []
-        self.near: list[tuple[float, numpy.ndarray]] = []
+        self.near: list[tuple[float, ndarray]] = []
 
-    def begin(self, u: numpy.ndarray) -> None:
+    def begin(self, u: ndarray) -> None:
         """Search from a start."""
         self.objective.start, self.objective.lowest = u, (numpy.inf, u)
         if not numpy.isfinite(self.objective(u)[0]):
@@ -105,7 +107,7 @@ class _Searches:
         except (ConvergenceError, DataError) as error:
             self.errors.append(error)
 
-    def look(self, u: numpy.ndarray, apart: bool) -> None:
+    def look(self, u: ndarray, apart: bool) -> None:
         """Search from a further start, which may be far `apart` from the first maximum, to a few digits."""
         value, gradient = self.objective(u)
         if not numpy.isfinite(value):
@@ -138,10 +140,10 @@ class _Searches:
         stop, process = self.stops[0], self.parameters.process
         return bool((self._at_bound(stop) | (process & (abs(stop.u) > NEARLY_ONE))).any())
 
-    def _at_bound(self, stop: Stop) -> numpy.ndarray:
+    def _at_bound(self, stop: Stop) -> ndarray:
         return self.parameters.bounded & (numpy.diag(stop.hessian) < FLAT_CURVATURE)
 
-    def pulled_in(self, first: numpy.ndarray) -> list[numpy.ndarray]:
+    def pulled_in(self, first: ndarray) -> list[ndarray]:
         """Return a start where the parameters at a bound are where they began, and the others stay."""
         return [numpy.where(self._at_bound(stop), first, stop.u) for stop in self.stops[:1]]
 
@@ -166,7 +168,7 @@ class _Searches:
         return replace(stop, starts=1 + len(self.near))
 
 
-def _leads_to(stop: Stop, u: numpy.ndarray, value: float, gradient: numpy.ndarray) -> bool:
+def _leads_to(stop: Stop, u: ndarray, value: float, gradient: ndarray) -> bool:
     """Return whether a search from u would end at this maximum.
 
     The quadratic function there then explains value and gradient at u: a Newton step from u ends near the
@@ -181,21 +183,19 @@ def _leads_to(stop: Stop, u: numpy.ndarray, value: float, gradient: numpy.ndarra
     )
 
 
-def _ranked(objective: ModelObjective, several: bool, starts: list[numpy.ndarray]) -> list[numpy.ndarray]:
+def _ranked(objective: ModelObjective, several: bool, starts: list[ndarray]) -> list[ndarray]:
     """Return the starts with a likelihood, the highest first; those of a model with several maxima as they
     are."""
     if several or len(starts) == 1:
         return starts
-    with numpy.errstate(all="ignore"):
+    with quiet():
         found = [(objective(u)[0], u) for u in starts]
     return [u for _, u in sorted([x for x in found if numpy.isfinite(x[0])], key=lambda x: x[0])] or starts[
         :1
     ]
 
 
-def _profiled(
-    problem: FitProblem, objective: ModelObjective, u: numpy.ndarray
-) -> tuple[float, numpy.ndarray] | None:
+def _profiled(problem: FitProblem, objective: ModelObjective, u: ndarray) -> tuple[float, ndarray] | None:
     """Return value and point where the coefficients of regressors and then the scale are best, given the
     others.
 
@@ -206,7 +206,7 @@ def _profiled(
         return None
     k, n = names.index(problem.scale), problem.data.count - problem.used_up
     linear = numpy.flatnonzero(~problem.parameters.bounded & [name in problem.linear for name in names])
-    with numpy.errstate(all="ignore"):
+    with quiet():
         value, gradient = objective(u)
         if linear.size and numpy.isfinite(value):
             step, gain = Spectrum(_curvature_of(objective, u, gradient, linear)).step(gradient[linear])
@@ -222,9 +222,7 @@ def _profiled(
     return value + gradient[k] + 0.5 * n * numpy.log(ratio), u
 
 
-def _curvature_of(
-    objective: ModelObjective, u: numpy.ndarray, gradient: numpy.ndarray, linear: numpy.ndarray
-) -> numpy.ndarray:
+def _curvature_of(objective: ModelObjective, u: ndarray, gradient: ndarray, linear: ndarray) -> ndarray:
     """Return the second derivatives by coefficients, which are differences of gradients: these are linear in
     them."""
     rows = []
@@ -235,7 +233,7 @@ def _curvature_of(
     return (numpy.array(rows) + numpy.array(rows).T) / 2
 
 
-def _screened(problem: FitProblem, objective: ModelObjective, first: numpy.ndarray) -> list[numpy.ndarray]:
+def _screened(problem: FitProblem, objective: ModelObjective, first: ndarray) -> list[ndarray]:
     """Return the highest of some points of a process, over all its stationary and invertible polynomials."""
     inside = problem.parameters.process
     if problem.scale is None or not inside.any():

@@ -17,7 +17,6 @@ rule raises NoRuleError for a tracked value.  Inside a transform a call that get
 import functools
 import sys
 from types import ModuleType
-from typing import Any
 
 from .._core.registry import late, load
 from .._core.scope import OPEN
@@ -28,7 +27,7 @@ from ._families import Distribution, scipy_stats
 from ._families import Frozen as Frozen  # what stands for SciPy's (_dispatch.stand_ins)
 
 
-def families(module: Any) -> dict:
+def families(module) -> dict:
     return {name: x for name, x in vars(module).items() if isinstance(x, Distribution)}
 
 
@@ -47,7 +46,7 @@ def _further() -> dict:
     }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str):
     if name == "__all__":
         return sorted({*_CLASSIC, *_further()})
     if name.startswith("__"):

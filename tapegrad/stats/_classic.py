@@ -5,25 +5,21 @@ import math
 import numpy as np
 
 from .._core.primitive import primal_of
-from ..ops.elementwise import absolute, exp, expm1, log, log1p, power, select, square, tan
+from ..ops.elementwise import absolute, exp, log, log1p, negative, power, select, square, tan
 from ..ops.piecewise import arctan2, expit, maximum, minimum
 from ..ops.special import error_functions as sp
 from ..ops.special import gamma as ga
 from ..ops.special import incomplete as inc
-from ._families import LOG_2, Continuous, Discrete
+from ._families import LOG_2, Continuous, Discrete, image
 
 LOG_2PI, LOG_PI = math.log(2 * math.pi), math.log(math.pi)
 
-norm = Continuous(
-    "norm",
-    logpdf=lambda z: -0.5 * square(z) - 0.5 * LOG_2PI,
-    cdf=lambda z: sp.ndtr(z),
-    sf=lambda z: sp.ndtr(-z),
-    logcdf=lambda z: sp.log_ndtr(z),
-    logsf=lambda z: sp.log_ndtr(-z),
-    ppf=lambda q: sp.ndtri(q),
-    isf=lambda q: -sp.ndtri(q),
-)
+
+def log_phi(z):
+    return -0.5 * square(z) - 0.5 * LOG_2PI
+
+
+norm = Continuous("norm", logpdf=log_phi, cdf=sp.ndtr, logcdf=sp.log_ndtr, ppf=sp.ndtri, symmetric=True)
 halfnorm = Continuous(
     "halfnorm",
     low=0.0,
@@ -38,29 +34,14 @@ lognorm = Continuous(
     "s",
     low=0.0,
     logpdf=lambda z, s: -0.5 * square(log(z) / s) - log(s) - log(z) - 0.5 * LOG_2PI,
-    cdf=lambda z, s: sp.ndtr(log(z) / s),
-    sf=lambda z, s: sp.ndtr(-log(z) / s),
-    logcdf=lambda z, s: sp.log_ndtr(log(z) / s),
-    logsf=lambda z, s: sp.log_ndtr(-log(z) / s),
-    ppf=lambda q, s: exp(s * sp.ndtri(q)),
-    isf=lambda q, s: exp(-s * sp.ndtri(q)),
+    **image(norm, lambda z, s: log(z) / s, lambda y, s: exp(s * y)),
 )
-expon = Continuous(
-    "expon",
-    low=0.0,
-    logpdf=lambda z: -z,
-    cdf=lambda z: -expm1(-z),
-    sf=lambda z: exp(-z),
-    logsf=lambda z: -z,
-    from_logsf=lambda y: -y,
-)
+expon = Continuous("expon", low=0.0, logpdf=negative, logsf=negative, from_logsf=negative)
 weibull_min = Continuous(
     "weibull_min",
     "c",
     low=0.0,
     logpdf=lambda z, c: log(c) + sp.xlogy(c - 1.0, z) - power(z, c),
-    cdf=lambda z, c: -expm1(-power(z, c)),
-    sf=lambda z, c: exp(-power(z, c)),
     logsf=lambda z, c: -power(z, c),
     from_logsf=lambda y, c: power(-y, 1.0 / c),
 )
@@ -111,7 +92,6 @@ uniform = Continuous(
     high=1.0,
     logpdf=lambda z: 0.0 * z,
     cdf=lambda z: z,
-    sf=lambda z: 1.0 - z,
     ppf=lambda q: q,
 )
 
@@ -121,33 +101,29 @@ t = Continuous(
     "df",
     logpdf=lambda z, df: ga.log_half_step(0.5 * df) - 0.5 * (LOG_2PI + (df + 1.0) * log1p(square(z) / df)),
     cdf=lambda z, df: inc.stdtr(df, z),
-    sf=lambda z, df: inc.stdtr(df, -z),
+    symmetric=True,
 )
 cauchy = Continuous(
     "cauchy",
     logpdf=lambda z: -LOG_PI - log1p(square(z)),
     cdf=lambda z: arctan2(1.0, -z) / math.pi,
-    sf=lambda z: arctan2(1.0, z) / math.pi,
     ppf=lambda q: -1.0 / tan(math.pi * q),
-    isf=lambda q: 1.0 / tan(math.pi * q),
+    symmetric=True,
 )
 laplace = Continuous(
     "laplace",
     logpdf=lambda z: -absolute(z) - LOG_2,
     cdf=lambda z: select(z > 0, 1.0 - 0.5 * exp(-maximum(z, 0.0)), 0.5 * exp(minimum(z, 0.0))),
-    sf=lambda z: select(z > 0, 0.5 * exp(-maximum(z, 0.0)), 1.0 - 0.5 * exp(minimum(z, 0.0))),
     ppf=lambda q: select(q > 0.5, -log(2.0 - 2.0 * q), log(2.0 * q)),
-    isf=lambda q: select(q > 0.5, log(2.0 - 2.0 * q), -log(2.0 * q)),
+    symmetric=True,
 )
 logistic = Continuous(
     "logistic",
     logpdf=lambda z: sp.log_expit(z) + sp.log_expit(-z),
-    cdf=lambda z: expit(z),
-    sf=lambda z: expit(-z),
-    logcdf=lambda z: sp.log_expit(z),
-    logsf=lambda z: sp.log_expit(-z),
-    ppf=lambda q: sp.logit(q),
-    isf=lambda q: -sp.logit(q),
+    cdf=expit,
+    logcdf=sp.log_expit,
+    ppf=sp.logit,
+    symmetric=True,
 )
 
 

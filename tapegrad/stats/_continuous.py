@@ -28,13 +28,8 @@ from ..ops.special.bessel import i0e, k1e
 from ..ops.special.bessel_relatives import ive
 from ..ops.special.integrals import log1p_over, owens_t
 from ..ops.special.noncentral import chndtr
-from ._classic import LOG_2PI, LOG_PI, gamma
-from ._families import LOG_2, Continuous, log1mexp
-
-
-def log_phi(z):
-    return -0.5 * square(z) - 0.5 * LOG_2PI
-
+from ._classic import LOG_2PI, LOG_PI, gamma, log_phi, logistic, norm
+from ._families import LOG_2, Continuous, image, is_finite, log1mexp
 
 # --- a tail, and where it has a given logarithm ---
 
@@ -43,7 +38,7 @@ gumbel_l = Continuous("gumbel_l", follows="logpdf logsf ppf isf")
 genextreme = Continuous(
     "genextreme",
     "c",
-    valid=lambda c: abs(c) < math.inf,
+    valid=is_finite,
     low=lambda c: select(c < 0, 1.0 / select(c < 0, c, -1.0), -math.inf),
     high=lambda c: select(c > 0, 1.0 / select(c > 0, c, 1.0), math.inf),
     logpdf=lambda z, c: (1.0 - c) * extreme_value_term(z, c) - exp(extreme_value_term(z, c)),
@@ -60,9 +55,9 @@ def extreme_value_term(z, c):
 genpareto = Continuous(
     "genpareto",
     "c",
-    valid=lambda c: abs(c) < math.inf,
+    valid=is_finite,
     low=0.0,
-    high=lambda c: select(c < 0, -1.0 / select(c < 0, c, -1.0), math.inf),
+    high=lambda c: -genextreme.low(c),
     logpdf=lambda z, c: -(1.0 + c) * z * log1p_over(c * z),
     logsf=lambda z, c: -z * log1p_over(c * z),
     from_logsf=lambda y, c: -y * sp.exprel(-c * y),
@@ -108,12 +103,7 @@ fisk = Continuous(
     "c",
     low=0.0,
     follows="logpdf",
-    cdf=lambda z, c: expit(c * log(z)),
-    sf=lambda z, c: expit(-c * log(z)),
-    logcdf=lambda z, c: sp.log_expit(c * log(z)),
-    logsf=lambda z, c: sp.log_expit(-c * log(z)),
-    ppf=lambda q, c: exp(sp.logit(q) / c),
-    isf=lambda q, c: exp(-sp.logit(q) / c),
+    **image(logistic, lambda z, c: c * log(z), lambda y, c: exp(y / c)),
 )
 burr = Continuous(
     "burr",
@@ -198,8 +188,7 @@ johnsonsu = Continuous(
     valid=lambda a, b: b > 0,
     follows="cdf sf ppf isf",
     logpdf=lambda z, a, b: log(b) - 0.5 * log1p(square(z)) + log_phi(a + b * arcsinh(z)),
-    logcdf=lambda z, a, b: sp.log_ndtr(a + b * arcsinh(z)),
-    logsf=lambda z, a, b: sp.log_ndtr(-a - b * arcsinh(z)),
+    **image(norm, lambda z, a, b: a + b * arcsinh(z)),
 )
 johnsonsb = Continuous(
     "johnsonsb",
@@ -209,8 +198,7 @@ johnsonsb = Continuous(
     high=1.0,
     follows="cdf sf ppf isf",
     logpdf=lambda z, a, b: log(b) - log(z) - log1p(-z) + log_phi(a + b * sp.logit(z)),
-    logcdf=lambda z, a, b: sp.log_ndtr(a + b * sp.logit(z)),
-    logsf=lambda z, a, b: sp.log_ndtr(-a - b * sp.logit(z)),
+    **image(norm, lambda z, a, b: a + b * sp.logit(z)),
 )
 fatiguelife = Continuous(
     "fatiguelife",
@@ -218,13 +206,12 @@ fatiguelife = Continuous(
     low=0.0,
     follows="cdf sf ppf isf",
     logpdf=lambda z, c: log1p(z) - log(2.0 * c) - 1.5 * log(z) + log_phi((sqrt(z) - 1.0 / sqrt(z)) / c),
-    logcdf=lambda z, c: sp.log_ndtr((sqrt(z) - 1.0 / sqrt(z)) / c),
-    logsf=lambda z, c: sp.log_ndtr((1.0 / sqrt(z) - sqrt(z)) / c),
+    **image(norm, lambda z, c: (sqrt(z) - 1.0 / sqrt(z)) / c),
 )
 skewnorm = Continuous(
     "skewnorm",
     "a",
-    valid=lambda a: abs(a) < math.inf,
+    valid=is_finite,
     logpdf=lambda z, a: LOG_2 + log_phi(z) + sp.log_ndtr(a * z),
     cdf=lambda z, a: sp.ndtr(z) - 2.0 * owens_t(z, a),
     sf=lambda z, a: sp.ndtr(-z) + 2.0 * owens_t(z, a),
@@ -253,8 +240,6 @@ truncnorm = Continuous(
     high=lambda a, b: b,
     logpdf=lambda z, a, b: log_phi(z) - log_mass(a, b),
     logcdf=lambda z, a, b: log_mass(a, z) - log_mass(a, b),
-    cdf=lambda z, a, b: exp(log_mass(a, z) - log_mass(a, b)),
-    sf=lambda z, a, b: exp(log_mass(z, b) - log_mass(a, b)),
     logsf=lambda z, a, b: log_mass(z, b) - log_mass(a, b),
 )
 foldnorm = Continuous(
@@ -346,8 +331,7 @@ rdist = Continuous(
     high=1.0,
     follows="cdf ppf",
     logpdf=lambda z, c: (0.5 * c - 1.0) * log1p(-square(z)) - ga.betaln(0.5, 0.5 * c),
-    sf=lambda z, c: inc.betainc(0.5 * c, 0.5 * c, 0.5 * (1.0 - z)),
-    isf=lambda q, c: 1.0 - 2.0 * inc.betaincinv(0.5 * c, 0.5 * c, q),
+    symmetric=True,
 )
 betaprime = Continuous(
     "betaprime",
@@ -371,7 +355,7 @@ ncx2 = Continuous(
         + (0.25 * df - 0.5) * log(z / nc)
         + log(ive(0.5 * df - 1.0, sqrt(z * nc)))
     ),
-    cdf=lambda z, df, nc: chndtr(z, df, nc),
+    cdf=chndtr,
 )
 rice = Continuous(
     "rice",

@@ -76,7 +76,7 @@ betanbinom = Discrete(
     "betanbinom",
     "n a b",
     lambda k, n, a, b: -log(n + k) - ga.betaln(n, k + 1.0) + ga.betaln(a + n, b + k) - ga.betaln(a, b),
-    valid=lambda n, a, b: (n >= 0) & (n == np.floor(n)) & (a > 0) & (b > 0),
+    valid=betabinom.valid,
 )
 skellam = Discrete(
     "skellam",

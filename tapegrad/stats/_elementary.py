@@ -25,7 +25,7 @@ from ..ops.special import incomplete as inc
 from ..ops.special.bessel_relatives import kve
 from ._classic import LOG_2PI, LOG_PI, gamma
 from ._continuous import vonmises
-from ._families import LOG_2, Continuous
+from ._families import LOG_2, Continuous, is_finite
 
 # --- of elementary functions ---
 
@@ -78,7 +78,7 @@ semicircular = Continuous(
     low=-1.0,
     high=1.0,
     follows="logpdf cdf",
-    sf=lambda z: 0.5 - (z * sqrt(1.0 - square(z)) + arcsin(z)) / math.pi,
+    symmetric=True,
 )
 cosine = Continuous(
     "cosine",
@@ -86,7 +86,7 @@ cosine = Continuous(
     high=math.pi,
     logpdf=lambda z: log(square(cos(0.5 * z))) - LOG_PI,
     cdf=lambda z: (math.pi + z + sin(z)) / (2 * math.pi),
-    sf=lambda z: (math.pi - z - sin(z)) / (2 * math.pi),
+    symmetric=True,
 )
 bradford = Continuous(
     "bradford",
@@ -279,7 +279,7 @@ genhyperbolic = Continuous(
         + (p - 0.5) * log(hypot(1.0, z))
     ),
 )
-tukeylambda = Continuous("tukeylambda", "lam", valid=lambda lam: abs(lam) < math.inf, follows="ppf")
+tukeylambda = Continuous("tukeylambda", "lam", valid=is_finite, follows="ppf")
 vonmises_line = Continuous(
     "vonmises_line",
     "kappa",

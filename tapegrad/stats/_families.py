@@ -5,7 +5,6 @@ import functools
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from .._core.foreign import argument, is_table
 from .._core.lent_memory import lend
 from .._core.primitive import RECORDED, any_tracked, is_tracked, layout_of, primal_of
 from .._core.registry import load
-from .._core.scope import OPEN, now, put, setting
+from .._core.scope import OPEN, now, put, quiet, setting
 from .._core.variable import FLOAT, Variable
 from ..ops import shaping
 from ..ops.declare import dtype, primitive, rules, xp
@@ -25,12 +24,12 @@ LOG_2 = math.log(2.0)
 QUIET = setting(all="ignore")
 
 
-def array_argument(x: Any) -> Any:
+def array_argument(x):
     # (`isinstance` asks a Variable for its class)
     return shaping.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x
 
 
-def number_like(a: Any, x: Any) -> Any:
+def number_like(a, x):
     """A Python number as one of the dtype of x, so that float32 stays float32."""
     a = array_argument(a)
     if type(a) not in (int, float):
@@ -38,7 +37,7 @@ def number_like(a: Any, x: Any) -> Any:
     return dtype(x).type(a) if dtype(x).kind == "f" else np.float64(a)
 
 
-def wide(x: Any) -> Any:
+def wide(x):
     """x in at least double precision, as scipy.stats computes; of CuPy's arrays, for which there is no
     scipy.stats, as it is."""
     if type(x) in (int, float):
@@ -64,7 +63,7 @@ def scipy_stats() -> ModuleType:
     return load("scipy.stats")
 
 
-def all_plain(xs: Any) -> bool:
+def all_plain(xs) -> bool:
     """Are these plain values that SciPy takes, none of them tracked?"""
     for x in xs:
         if isinstance(x, Variable):
@@ -100,7 +99,7 @@ def holds_stand_in(args: tuple, given: dict) -> bool:
     return any([hasattr(type(x), "_theirs") for x in (*args, *given.values())])
 
 
-def law_attribute(theirs: Any, name: str, followed: Callable) -> Any:
+def law_attribute(theirs, name: str, followed: Callable):
     """An attribute of SciPy's law.  A method that gets tracked values is that of `followed()`."""
     f = getattr(theirs, name)
     if not callable(f):
@@ -129,12 +128,12 @@ def quantiles(*xs, name, call):
 def scipys_where_uncertain(y, *xs, name, call):
     """y, and where it may not be the function's value what SciPy gives for xs."""
     family = FAMILIES[name]
-    with np.errstate(all="ignore"):
+    with quiet():
         certain = family.certain(call, y, *xs)
     return np.where(certain, y, getattr(family.theirs(), call)(*xs))[()]
 
 
-def where_finite(t: Any, y: Any) -> Any:
+def where_finite(t, y):
     """A derivative of y; 0 where y is no number, for there the value is a constant."""
     return select(abs(primal_of(y)) < math.inf, t, 0.0 * t)
 
@@ -146,7 +145,7 @@ rules(
 )
 
 
-def as_scipy(family: "Continuous | Discrete", call: str, y: Any, *xs: Any) -> Any:
+def as_scipy(family: "Continuous | Discrete", call: str, y, *xs):
     """y with the value of SciPy's function of xs wherever the formula does not give that; the derivative is
     that of the formula.
 
@@ -176,19 +175,19 @@ class Distribution:
     def __repr__(self) -> str:
         return f"<tapegrad.stats.{self.name}>"
 
-    def theirs(self) -> Any:
+    def theirs(self):
         return getattr(scipy_stats(), self.name)
 
     def knows(self, call: str) -> bool:
         """Has this method a formula?"""
         return True
 
-    def __getattr__(self, call: str) -> Any:
+    def __getattr__(self, call: str):
         if call.startswith("__") or "name" not in vars(self):
             raise AttributeError(call)
         return law_attribute(self.theirs(), call, lambda: laws().followed_law(self))
 
-    def __call__(self, *args: Any, **given: Any) -> "Frozen":
+    def __call__(self, *args, **given) -> "Frozen":
         return Frozen(self, args, given)
 
 
@@ -203,7 +202,7 @@ class Frozen:
         self._theirs = None if tracked else family.theirs()(*lend(args), **lend(given))
 
     @classmethod
-    def _of(cls, theirs: Any, shadow: Any) -> "Frozen":
+    def _of(cls, theirs, shadow) -> "Frozen":
         """What stands for a frozen distribution of SciPy's."""
         new, given = object.__new__(cls), {}
         args: tuple = ()
@@ -225,7 +224,7 @@ class Frozen:
         new._given = {k: shadow(v) for k, v in given.items()}
         return new
 
-    def _handed_back(self) -> Any:
+    def _handed_back(self):
         """What is left of it after the transform, where the function stored it: SciPy's."""
         if self._theirs is not None:
             return self._theirs
@@ -240,7 +239,7 @@ class Frozen:
         frozen = {*dir(made.rv_continuous_frozen), *dir(made.rv_discrete_frozen)}
         return sorted(frozen.intersection(dir(self._family.theirs())))
 
-    def __getattr__(self, call: str) -> Any:
+    def __getattr__(self, call: str):
         if call.startswith("_"):
             raise AttributeError(call)
         family, args, given = self._family, self._args, self._given
@@ -258,7 +257,7 @@ CALLS = ("logpdf", "cdf", "sf", "logcdf", "logsf", "ppf", "isf")
 FAMILIES: dict = {}  # name -> family
 
 
-def is_positive(*shapes: Any) -> Any:
+def is_positive(*shapes):
     """The usual condition on shape parameters."""
     ok = True
     for s in shapes:
@@ -269,7 +268,7 @@ def is_positive(*shapes: Any) -> Any:
 def of_value(call: str, *outside: float) -> Callable:
     """The method `call` of a continuous family; `outside`: its value below and above the support."""
 
-    def method(self: Any, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
+    def method(self, x, *args, loc=0.0, scale=1.0, **given):
         return self._answer(call, x, args, loc, scale, given, *outside)
 
     method.__name__ = call
@@ -279,7 +278,7 @@ def of_value(call: str, *outside: float) -> Callable:
 def of_count(call: str, answer: Callable, *outside: float) -> Callable:
     """The method `call` of a discrete family."""
 
-    def method(self: Any, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
+    def method(self, k, *args, loc=0, **given):
         return answer(self, call, k, args, loc, given, *outside)
 
     method.__name__ = call
@@ -299,21 +298,23 @@ class Continuous(Distribution):
         self,
         name: str,
         shapes: str = "",
-        low: Any = -math.inf,
-        high: Any = math.inf,
+        low=-math.inf,
+        high=math.inf,
         valid: Callable = is_positive,
         follows: str = "",
+        symmetric: bool = False,
         **functions,
     ):
         self.name, self._shapes, self.valid = name, shapes.split(), valid
-        self.low, self.high = [None if end in (-math.inf, math.inf) else end for end in (low, high)]
+        ends: list = [None if end in (-math.inf, math.inf) else end for end in (low, high)]
+        self.low, self.high = ends
         self.followed = follows.split()
         followed = {call: functools.partial(self._scipys, call) for call in self.followed}
-        self.functions = completed({**functions, **followed})
+        self.functions = completed({**functions, **followed}, symmetric)
         self._nan_at: dict = {}
         FAMILIES[name] = self
 
-    def _parameters(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict) -> tuple:
+    def _parameters(self, call: str, x, args: tuple, loc, scale, given: dict) -> tuple:
         """(x, the shape parameters, loc, scale)."""
         k = len(self._shapes)
         if given:
@@ -330,7 +331,7 @@ class Continuous(Distribution):
     def knows(self, call: str) -> bool:
         return {"pdf": "logpdf", "ppf": "cdf", "isf": "sf"}.get(call, call) in self.functions
 
-    def _scipys(self, call: str, z: Any, *shapes: Any) -> Any:
+    def _scipys(self, call: str, z, *shapes):
         """The result of SciPy's formula, in the precision of z."""
         y = laws().formula(self.name, call)(z, *shapes)
         return y if dtype(y) == dtype(z) or dtype(z).kind != "f" else shaping.astype(y, to=dtype(z))
@@ -347,7 +348,7 @@ class Continuous(Distribution):
         """The ends of the support of the standardised z; None for an infinite one."""
         return [end(*shapes) if callable(end) else end for end in (self.low, self.high)]
 
-    def _edges(self, call: str, z: Any, y: Any, shapes: tuple, below: float, above: float) -> Any:
+    def _edges(self, call: str, z, y, shapes: tuple, below: float, above: float):
         """y, and constants outside the support, and at its ends where the formula is nan."""
         low, high = self._limits(tuple(map(primal_of, shapes)))
         for end, before, out in ((low, np.less, below), (high, np.greater, above)):
@@ -370,12 +371,12 @@ class Continuous(Distribution):
             ]
         return self._nan_at[call]
 
-    def allowed(self, *params: Any) -> Any:
+    def allowed(self, *params):
         """Has the family a distribution of these shape parameters, loc and scale?  All are without
         derivatives."""
         return self.valid(*params[:-2]) & (params[-1] > 0)
 
-    def certain(self, call: str, y: Any, x: Any, *params: Any) -> Any:
+    def certain(self, call: str, y, x, *params):
         """Where does the formula's y hold, so that SciPy's value need not be asked for?  All are without
         derivatives."""
         ok = self.allowed(*params) & (abs(y) < math.inf)
@@ -392,9 +393,7 @@ class Continuous(Distribution):
             inside = (z < high) & inside
         return ok & inside
 
-    def _answer(
-        self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict, below: float, above: float
-    ) -> Any:
+    def _answer(self, call: str, x, args: tuple, loc, scale, given: dict, below: float, above: float):
         x, shapes, loc, scale = self._parameters(call, x, args, loc, scale, given)
         before = now()
         put(QUIET)
@@ -414,14 +413,14 @@ class Continuous(Distribution):
     cdf, sf = of_value("cdf", 0.0, 1.0), of_value("sf", 1.0, 0.0)
     logcdf, logsf = of_value("logcdf", -math.inf, 0.0), of_value("logsf", 0.0, -math.inf)
 
-    def _quantile(self, call: str, q: Any, args: tuple, loc: Any, scale: Any, given: dict) -> Any:
+    def _quantile(self, call: str, q, args: tuple, loc, scale, given: dict):
         q, shapes, loc, scale = self._parameters(call, q, args, loc, scale, given)
-        with np.errstate(all="ignore"):
+        with quiet():
             z = self.functions[call](q, *shapes) if call in self.functions else self._solved(call, q, shapes)
             y = z * scale + loc
         return as_scipy(self, call, y, q, *shapes, loc, scale)
 
-    def _solved(self, call: str, q: Any, shapes: tuple) -> Any:
+    def _solved(self, call: str, q, shapes: tuple):
         """What SciPy finds, with the derivatives of two of Newton's steps from it: the first is right to
         first order, the second to third order."""
         direct = self._function("cdf" if call == "ppf" else "sf")
@@ -438,35 +437,54 @@ class Continuous(Distribution):
         return z
 
     @tracked_method
-    def ppf(self, q: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
+    def ppf(self, q, *args, loc=0.0, scale=1.0, **given):
         return self._quantile("ppf", q, args, loc, scale, given)
 
     @tracked_method
-    def isf(self, q: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
+    def isf(self, q, *args, loc=0.0, scale=1.0, **given):
         return self._quantile("isf", q, args, loc, scale, given)
 
 
-def log1mexp(x: Any) -> Any:
+def log1mexp(x):
     """log(1 - exp(x)) of x <= 0."""
     small = primal_of(x) > -LOG_2
     one = dtype(x).type(1)
     return select(small, log(-expm1(select(small, x, -one))), log1p(-exp(select(small, -one, x))))
 
 
+def is_finite(c):
+    return abs(c) < math.inf
+
+
 def composed(f: Callable, g: Callable) -> Callable:
     return lambda x, *shapes: f(g(x, *shapes))
 
 
-def completed(given: dict) -> dict:
-    """The functions that follow from those given: from the logarithm of one tail the other tail; from the
-    inverse of a logarithm, `from_logcdf` or `from_logsf`, the quantiles from both sides; from the
-    distribution function its logarithm."""
+def image(law, to, back=None):
+    """The functions of a number that `to` maps to one of the law, and the quantiles by its inverse."""
+    found = {call: composed(law.functions[call], to) for call in ("cdf", "sf", "logcdf", "logsf")}
+    for call in ("ppf", "isf") if back else ():
+        found[call] = lambda q, *shapes, quantile=law.functions[call]: back(quantile(q), *shapes)
+    return found
+
+
+def completed(given: dict, symmetric=False) -> dict:
+    """The functions that follow from those given: of a law that is symmetric about 0 from one tail the other;
+    from the logarithm of one tail the other tail; from the inverse of a logarithm, `from_logcdf` or
+    `from_logsf`, the quantiles from both sides; from the distribution function its logarithm."""
+    if symmetric:
+        for one, other in (("cdf", "sf"), ("logcdf", "logsf")):
+            if one in given:
+                given[other] = lambda z, *shapes, f=given[one]: f(-z, *shapes)
+        if "ppf" in given:
+            given["isf"] = composed(lambda z: -z, given["ppf"])
     f = dict(given)
     for one, other, mine, its in (("cdf", "sf", "ppf", "isf"), ("sf", "cdf", "isf", "ppf")):
         log_one, log_other = "log" + one, "log" + other
         if log_one in given:
             f.setdefault(one, composed(exp, given[log_one]))
-            f.setdefault(other, composed(lambda y: -expm1(y), given[log_one]))
+            if log_other not in given:
+                f.setdefault(other, composed(lambda y: -expm1(y), given[log_one]))
             f.setdefault(log_other, composed(log1mexp, given[log_one]))
         if "from_" + log_one in given:
             back = given["from_" + log_one]
@@ -507,7 +525,7 @@ class Discrete(Distribution):
         self.valid, self.functions = valid, completed(functions)
         FAMILIES[name] = self
 
-    def _parameters(self, call: str, k: Any, args: tuple, loc: Any, given: dict) -> tuple:
+    def _parameters(self, call: str, k, args: tuple, loc, given: dict) -> tuple:
         args = args + tuple([given.pop(n) for n in self._shapes[len(args) :] if n in given])
         args, loc = (args[:-1], args[-1]) if len(args) == len(self._shapes) + 1 else (args, loc)
         if given or len(args) != len(self._shapes):
@@ -522,34 +540,32 @@ class Discrete(Distribution):
             tuple([wide(array_argument(a)) for a in args]),
         )
 
-    def _in_range(self, k: Any, *params: Any) -> Any:
+    def _in_range(self, k, *params):
         begun = k >= self._first
         return begun if self._last is None else begun & (k <= self._last(*params))
 
     def knows(self, call: str) -> bool:
         return call in ("logpmf", "pmf", *self.functions)
 
-    def allowed(self, *params: Any) -> Any:
+    def allowed(self, *params):
         """As of a continuous family; the last of `params` is loc."""
         return self.valid(*params[:-1])
 
-    def certain(self, call: str, y: Any, k: Any, *params: Any) -> Any:
+    def certain(self, call: str, y, k, *params):
         """As of a continuous family."""
         return self.allowed(*params) & (abs(y) < math.inf) & (k - params[-1] >= self._first)
 
-    def _mass(self, call: str, k: Any, args: tuple, loc: Any, given: dict) -> Any:
+    def _mass(self, call: str, k, args: tuple, loc, given: dict):
         k, loc, args = self._parameters(call, k, args, loc, given)
         at = k - loc
-        with np.errstate(all="ignore"):
+        with quiet():
             inside = (at == np.floor(at)) & self._inside(at, *map(primal_of, args))
             y = self._logpmf(at * 1.0, *args)
             y = select(inside, y, dtype(y).type(-math.inf))
             y = exp(y) if call == "pmf" else y
         return as_scipy(self, call, y, k, *args, loc)
 
-    def _of_value(
-        self, call: str, k: Any, args: tuple, loc: Any, given: dict, below: float, above: float
-    ) -> Any:
+    def _of_value(self, call: str, k, args: tuple, loc, given: dict, below: float, above: float):
         k, loc, args = self._parameters(call, k, args, loc, given)
         if call not in self.functions:
             raise NoRuleError(
@@ -557,7 +573,7 @@ class Discrete(Distribution):
                 f"derivative with tapegrad.value"
             )
         at = np.floor(k - loc) * 1.0
-        with np.errstate(all="ignore"):
+        with quiet():
             inside = self._inside(at, *map(primal_of, args))
             y = self.functions[call](select(inside, at, self._first + 0.0), *args)
             y = select(at < self._first, dtype(y).type(below), select(inside, y, dtype(y).type(above)))

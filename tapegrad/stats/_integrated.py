@@ -2,7 +2,6 @@
 constants, by operations."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,8 @@ from ..ops.special import noncentral
 from ..ops.special.declare import unit_nodes, with_last_axis
 from ..ops.special.error_functions import exprel, log_ndtr, ndtr, xlog1py, xlogy
 from ..ops.special.gamma import gammaln
-from ._continuous import extreme_value_term, log_phi
+from ._classic import log_phi
+from ._continuous import extreme_value_term, genextreme
 from ._families import Continuous, Discrete
 
 # --- closed forms of four parameters ---
@@ -28,9 +28,9 @@ kappa4 = Continuous(
     low=lambda h, k: select(
         h > 0,
         log(select(h > 0, h, 1.0)) * exprel(-k * log(select(h > 0, h, 1.0))),
-        select(k < 0, 1.0 / select(k < 0, k, -1.0), -math.inf),
+        genextreme.low(k),
     ),
-    high=lambda h, k: select(k > 0, 1.0 / select(k > 0, k, 1.0), math.inf),
+    high=lambda h, k: genextreme.high(k),
     logpdf=lambda z, h, k: (
         (1.0 - k) * extreme_value_term(z, k)
         + (1.0 - h) * extreme_value_term(exp(extreme_value_term(z, k)), h)
@@ -103,7 +103,6 @@ kstwo = Continuous(
     high=1.0,
     logpdf=lambda z, n: log(ks.for_each_number(ks.density_of_sample, n, z)),
     cdf=lambda z, n: ks.for_each_number(ks.of_sample, n, z),
-    sf=lambda z, n: 1.0 - ks.for_each_number(ks.of_sample, n, z),
 )
 kstwobign = Continuous(
     "kstwobign",
@@ -236,7 +235,7 @@ RIGHT = (
 )
 
 
-def landau_parts(z: Any, over: bool) -> tuple:
+def landau_parts(z, over: bool) -> tuple:
     """(The integral of exp(s log s + v s) along a line through its saddle, that of exp(-u log u - v u) sin(pi
     u)), v = pi z / 2 + log(pi / 2); `over`: the integrands over s and u.  The first is right on the left, the
     second on the right."""

@@ -1,7 +1,6 @@
 """Distributions of vectors and matrices."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class MultivariateNormal(Distribution):
     def __init__(self):
         self.name = "multivariate_normal"
 
-    def parameters(self, frozen: Any) -> dict:
+    def parameters(self, frozen) -> dict:
         """Those of SciPy's frozen law."""
         return {
             "mean": frozen.mean,
@@ -45,7 +44,7 @@ class MultivariateNormal(Distribution):
         }
 
     @tracked_method
-    def logpdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
+    def logpdf(self, x, mean=None, cov=1.0, allow_singular: bool = False):
         """
         >>> import numpy as np, tapegrad as tg
         >>> from tapegrad.stats import multivariate_normal
@@ -56,10 +55,10 @@ class MultivariateNormal(Distribution):
         return self._answer("logpdf", x, mean, cov, allow_singular)
 
     @tracked_method
-    def pdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
+    def pdf(self, x, mean=None, cov=1.0, allow_singular: bool = False):
         return self._answer("pdf", x, mean, cov, allow_singular)
 
-    def _answer(self, call: str, x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
+    def _answer(self, call: str, x, mean, cov, allow_singular: bool):
         x = wide(array_argument(x))
         if hasattr(cov, "whiten"):  # a `Covariance`
             cov, allow_singular = cov.covariance, cov._allow_singular
@@ -74,7 +73,7 @@ class MultivariateNormal(Distribution):
                 y = valued(y, scipys_law(*given, name=self.name, call=call, singular=True))
         return y
 
-    def _log(self, x: Any, mean: Any, cov: Any, allow_singular: bool) -> tuple:
+    def _log(self, x, mean, cov, allow_singular: bool) -> tuple:
         """(The log density, is it that of a singular cov?)."""
         d = shape(cov)[-1] if ndim(cov) else shape(mean)[-1] if ndim(mean) else 1
         if ndim(cov) >= 2 and shape(cov)[-2] != d:
@@ -113,7 +112,7 @@ class MultivariateNormal(Distribution):
             quad = shaping.sum(square(z), (-2, -1))
         return -0.5 * quad - log_diagonal(L, d) - 0.5 * d * LOG_2PI, False
 
-    def _of_singular(self, r: Any, cov: np.ndarray) -> Any:
+    def _of_singular(self, r, cov: np.ndarray):
         """The log density in the space that a constant cov spans, or None where it is regular.  The limit is
         SciPy's."""
         w, u = np.linalg.eigh(cov)
@@ -124,7 +123,7 @@ class MultivariateNormal(Distribution):
         return -0.5 * (shaping.sum(square(z), -1) + np.log(w[kept]).sum() + kept.sum() * LOG_2PI)
 
 
-def log_diagonal(L: Any, d: int) -> Any:
+def log_diagonal(L, d: int):
     """The sum of the logarithms of the diagonal."""
     eye = xp(L).eye(d, dtype=dtype(L))
     return shaping.sum(log(shaping.sum(L * eye, -1)), -1)

@@ -72,8 +72,14 @@ def test_nquad_with_options():
         lambda x, y: np.exp(-k * x), [[0.0, 1.0], [0.0, k]], opts={"epsabs": 1e-11, "limit": 80}
     )[0]
     np.testing.assert_allclose(tg.grad(f)(1.5), np.exp(-1.5), rtol=1e-10)
-    with pytest.raises(tg.errors.ArgumentError, match="one dict for all"):
-        tg.grad(lambda k: scipy.integrate.nquad(lambda x: k * x, [[0.0, 1.0]], opts=[{}])[0])(1.0)
+    g = lambda k: scipy.integrate.nquad(
+        lambda x, y: np.exp(-k * x),
+        [lambda y: [0.0, k * y], [0.0, k]],
+        opts=[lambda y: {}, {"limit": 80}],
+        full_output=True,
+    )
+    exact = lambda k: 1.0 - (1.0 - np.exp(-(k**3))) / k**3
+    np.testing.assert_allclose(tg.grad(lambda k: g(k)[0])(1.5), tg.grad(exact)(1.5), rtol=1e-10)
 
 
 def test_equal_limits():

@@ -4,7 +4,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as plain_np
 import scipy.integrate as itg
@@ -13,8 +12,7 @@ from ... import numpy as np
 from ..._core.errors import ArgumentError, ConvergenceError, callers_line, heard, take_back
 from ..._core.primitive import primal_of
 from ..._core.registry import load
-from ..._core.scope import OPEN
-from ..._core.trees import Const
+from ..._core.trees import Const, tuple_of
 from ..._transforms.vmap import vmap
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line, warn_user
@@ -59,7 +57,7 @@ def sinh_nodes(count: int) -> tuple:
     return math.pi / 2 * plain_np.sinh(u), math.pi / 2 * plain_np.cosh(u) * (u[1] - u[0])
 
 
-def unit_rule(v: Any, w: Any) -> tuple:
+def unit_rule(v, w) -> tuple:
     """Return the nodes 1 / (1 + exp(-2 v)) and weights of the interval (0, 1)."""
     s = 1 / (1 + plain_np.exp(-2 * v))
     return s, 2 * w * s * s[::-1]
@@ -70,7 +68,7 @@ DOUBLE_EXPONENTIAL = unit_rule(*sinh_nodes(63))
 V, V_WEIGHTS = sinh_nodes(249)
 
 
-def finer(pieces: list) -> Any:
+def finer(pieces: list):
     """Yield quarters of the pieces, and the pieces at the ends with the rule that a singularity there needs.
 
     Inside, a singularity may move with a parameter, and then the derivative at fixed nodes is wrong."""
@@ -82,13 +80,13 @@ def finer(pieces: list) -> Any:
             yield from [(*cut, rule) for cut in zip(cuts[:-1], cuts[1:], strict=True)]
 
 
-def open_ends(v: Any) -> Any:
+def open_ends(v):
     """Return the signs of infinite limits, and 0 for others."""
     v = primal_of(as_float_array(v))
     return np.where(np.isinf(v), np.sign(v), 0)
 
 
-def at_nodes(f: Any, x: Any, pure: bool) -> Any:
+def at_nodes(f, x, pure: bool):
     """Return f at each node. One that leaves nothing behind is called once for many nodes, if that may be."""
     if pure and shape(x)[0] > GAUSS_POINTS and not is_recorded():
         known = heard()
@@ -99,14 +97,18 @@ def at_nodes(f: Any, x: Any, pure: bool) -> Any:
     return np.stack([f(v) for v in x])
 
 
-def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool, whole: bool = False) -> Any:
+def nodes_and_weights(pieces):
+    x = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
+    return x, np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
+
+
+def over_pieces(f, a, b, pieces, pure: bool, whole: bool = False):
     """Return the integral of f from a to b, by a rule on each piece.
 
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
     x = end + (1 - t) / t, as in QUADPACK.  Limits that move take the first and the last piece with them,
     for f may jump between; or, as `whole` and infinite ends ask, all pieces."""
-    s = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
-    w = np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
+    s, w = nodes_and_weights(pieces)
     low, high = open_ends(a), open_ends(b)
     if low or high:
         x, w = (1 - s) / s, w / s**2
@@ -121,15 +123,14 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool, whole: bool = F
         else:
             at, wide = primal_of(a), primal_of(b) - primal_of(a)
             cuts = [(a if p == 0 else at + p * wide, b if q == 1 else at + q * wide, r) for p, q, r in pieces]
-            x = np.concatenate([p + (q - p) * rule[0] for p, q, rule in cuts])
-            w = np.concatenate([(q - p) * rule[1] for p, q, rule in cuts])
+            x, w = nodes_and_weights(cuts)
         at_end = (primal_of(x) == primal_of(a)) | (primal_of(x) == primal_of(b))
         if np.any(at_end) and a != b:  # as in QUADPACK: f may have no value there
             x, w = x[~at_end], w[~at_end]
     return np.tensordot(w, at_nodes(f, x, pure), 1)
 
 
-def halved(starts: Any, ends: Any) -> list:
+def halved(starts, ends) -> list:
     """Return intervals, the widest halved until their number is a power of two, for few recordings."""
     found = list(zip(starts, ends, strict=True))
     while len(found) & (len(found) - 1):
@@ -176,7 +177,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
     name = "scipy.integrate.quad"
     if not callable(func) or type(func).__name__ == "LowLevelCallable":
         raise ArgumentError(f"{name}: give a Python function; compiled callbacks have no derivative")
-    args = args if isinstance(args, tuple) else (args,)
+    args = tuple_of(args)
     settings = bare(dict(zip(QUAD[6:], more, strict=False)) | settings)
     if settings.get("weight") is not None or settings.get("complex_func"):
         raise refusal_text(
@@ -224,12 +225,12 @@ def quad_vec(f, a, b, *more, args=(), **settings):
     return with_derivative_of(found[0], y), *found[1:]
 
 
-def columns(v: Any) -> Any:
+def columns(v):
     """Return v with an axis for nodes behind."""
     return np.reshape(v, (*shape(v), 1))
 
 
-def double_exponential(f: Any, a: Any, b: Any) -> Any:
+def double_exponential(f, a, b):
     """Return the integral of f, which takes arrays, from a to b, by `unit_rule`.
 
     Over an infinite interval it is an integral over v, where x is sinh(v) or exp(v)."""
@@ -254,7 +255,7 @@ def double_exponential(f: Any, a: Any, b: Any) -> Any:
 @INTEGRATE.rule(itg.tanhsinh, by_steps=True)
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
-    args = args if isinstance(args, tuple) else (args,)
+    args = tuple_of(args)
     given = {"args": args, "log": log, **settings}
     found, moves, pure = searched(itg.tanhsinh, (f, a, b), given, (a, b, args), fixed=True)
     if not moves:
@@ -282,7 +283,7 @@ DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a
 @INTEGRATE.rule(itg.nsum, by_steps=True)
 def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     name = "scipy.integrate.nsum"
-    args = args if isinstance(args, tuple) else (args,)
+    args = tuple_of(args)
     given = {"args": args, "step": step, "log": log, **settings}
     found, moves, pure = searched(itg.nsum, (f, a, b), given, (a, b, args, step), fixed=True)
     if not moves:
@@ -315,62 +316,13 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     return found
 
 
-def bound_of(g: Any, *at: Any) -> Any:
-    return g(*at) if callable(g) else g
-
-
-@INTEGRATE.rule(itg.nquad, by_steps=True)
-def nquad(func, ranges, args=None, opts=None, full_output=False):
-    """The innermost integral is over the first argument."""
-    if full_output or not (opts is None or isinstance(opts, dict)):
-        raise ArgumentError(
-            "scipy.integrate.nquad: full_output=, and opts= other than one dict for all integrals, are not "
-            "supported on a tracked Variable"
-        )
-    return nested_quad(func, ranges, args, opts or {})
-
-
-def nested_quad(func: Any, ranges: list, args: Any, settings: dict) -> tuple:
-    args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
-
-    def over(k, outer, func, args, *ranges):
-        ends = ranges[k](*outer, *args) if callable(ranges[k]) else ranges[k]
-
-        def inner(outer, func, args, *ranges):
-            return (
-                (lambda x: func(x, *outer, *args))
-                if k == 0
-                else lambda x: over(k - 1, (x, *outer), func, args, *ranges)[0]
-            )
-
-        integral = quad if OPEN.depth else itg.quad  # (without a transform around it: on plain values)
-        return integral(ComposedFunction(inner, outer, func, args, *ranges), *ends, **settings)
-
-    return over(len(ranges) - 1, (), func, args, *ranges)
-
-
-def limits(low: Any, high: Any, n: int) -> ComposedFunction:
-    """The limits of an inner integral, of the n outer variables from the outermost on."""
-    return ComposedFunction(
-        lambda low, high: lambda *outer: [bound_of(g, *outer[:n][::-1]) for g in (low, high)], low, high
-    )
-
-
-@INTEGRATE.rule(itg.dblquad, by_steps=True)
-def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
-    return nested_quad(func, [limits(gfun, hfun, 1), (a, b)], args, {"epsabs": epsabs, "epsrel": epsrel})
-
-
-@INTEGRATE.rule(itg.tplquad, by_steps=True)
-def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
-    ranges = [limits(qfun, rfun, 2), limits(gfun, hfun, 1), (a, b)]
-    return nested_quad(func, ranges, args, {"epsabs": epsabs, "epsrel": epsrel})
-
+for _f in (itg.nquad, itg.dblquad, itg.tplquad):
+    INTEGRATE.rule(_f, by_steps=True)(FOLLOWED.function(_f))
 
 # --- differential equations ---
 
 
-def compiled_ivp(args: tuple, kwargs: dict) -> Any:
+def compiled_ivp(args: tuple, kwargs: dict):
     return load("tapegrad._scipy.integrate.ivp_kernel").solve_in_kernel(args, kwargs)
 
 
@@ -389,15 +341,15 @@ def odeint(func, y0, t, args=(), *more, **settings):
     )
     with Search("scipy.integrate.odeint", args, moves=holds_tracked(y0, t)) as search:
         slopes = search.of(on, 0 if holds_tracked(t) else 1, 2)
-        given = bare(y0), bare(t)
-        found = at_users_line(itg.odeint, slopes, *given, full_output=full_output, tfirst=True, **settings)
+        settings |= {"full_output": full_output, "tfirst": True}
+        found = at_users_line(itg.odeint, slopes, bare(y0), bare(t), **settings)
     y, rest = (found[0], found[1:]) if full_output else (found, ())
-    given = [settings.get(name) for name in ("rtol", "atol")]
-    rtol, atol = [FINE * plain_np.asarray(1.5e-8 if x is None else bare(x)) for x in given]
+    wanted = [settings.get(name) for name in ("rtol", "atol")]
+    rtol, atol = [FINE * plain_np.asarray(1.5e-8 if x is None else bare(x)) for x in wanted]
     start = np.reshape(as_float_array(y0), -1)
     with called_again(on, False) as (on,):
-        rtol = max(plain_np.min(rtol), 1e-12)
-        run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=rtol, atol=atol)
+        least = max(plain_np.min(rtol), 1e-12)
+        run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=least, atol=atol)
     if run.status != 0:
         raise ConvergenceError(
             f"{callers_line()}: scipy.integrate.odeint: the derivative is that of DOP853 with smaller "

@@ -23,6 +23,7 @@ from .kernel_steps import (
     SMALL_STEP,
     ImplicitSteps,
     once,
+    or_one,
     root_mean_square,
 )
 from .multistep import ALPHA, GAMMA, HIGHEST_ORDER, KAPPA, interpolation, rescaling
@@ -78,7 +79,7 @@ class Attempt(NamedTuple):
     iteration: Iteration
 
 
-def of_order(table: Any, order: Any) -> Any:
+def of_order(table, order):
     """Return the row of the table at an order from one on; rows begin with that of order one."""
     found = table[0]
     for k in range(1, HIGHEST_ORDER):
@@ -86,7 +87,7 @@ def of_order(table: Any, order: Any) -> Any:
     return found
 
 
-def valid(order: Any) -> Any:
+def valid(order):
     """Return one for each difference that counts for this order, and zero for the others."""
     return np.where(order >= plain_np.arange(1.0, HIGHEST_ORDER + 1), 1.0, 0.0)
 
@@ -95,7 +96,7 @@ class BdfSteps(ImplicitSteps):
     error_order, iterations = 1, NEWTON_ITERATIONS
     most_states = 16  # SciPy is faster beyond
 
-    def begun(self, f: Callable, y: Any) -> BdfWalk:
+    def begun(self, f: Callable, y) -> BdfWalk:
         slope = f(self.start, y)
         size = value(self.first_size(f, y, slope))
         rows = [y, slope * size * self.way, *[0.0 * slope] * (HIGHEST_ORDER + 1)]
@@ -114,14 +115,14 @@ class BdfSteps(ImplicitSteps):
             status=GOING,
         )
 
-    def rescaled(self, c: BdfWalk, factor: Any) -> Any:
+    def rescaled(self, c: BdfWalk, factor):
         """Return the differences at points `factor` times as far apart."""
         counts = valid(c.order).reshape(-1, 1)
         old = c.D[1 : HIGHEST_ORDER + 1]
         new = np.where((factor == 1.0) | (counts == 0.0), old, rescaling(factor) @ (counts * old))
         return np.concatenate([c.D[:1], new, c.D[HIGHEST_ORDER + 1 :]])
 
-    def converged(self, f: Callable, t: Any, y: Any, given: tuple) -> Iteration:
+    def converged(self, f: Callable, t, y, given: tuple) -> Iteration:
         """Return the end of Newton's iteration from the prediction y."""
         matrix, weight, psi, scale = given
 
@@ -142,7 +143,7 @@ class BdfSteps(ImplicitSteps):
         start = Iteration(0.0, 0.0 * y, y, 0.0, GOING)
         return while_loop(lambda v: v.status == GOING, tried, start, NEWTON_ITERATIONS)
 
-    def differentiated(self, f: Callable, t: Any, y: Any, weight: Any, psi: Any, found: Iteration) -> Any:
+    def differentiated(self, f: Callable, t, y, weight, psi, found: Iteration):
         """Return the change of the state with its derivatives."""
         d = value(found.d)
         matrix = np.eye(len(d)) - weight * self.jacobian(f, t, value(found.y))
@@ -201,13 +202,13 @@ class BdfSteps(ImplicitSteps):
             status=np.where(good | renews | (size >= self.least(c.t)), GOING, SMALL_STEP),
         )
 
-    def between(self, f: Callable, c: BdfWalk, t: Any) -> Any:
+    def between(self, f: Callable, c: BdfWalk, t):
         """Return the state at the time t of the last step."""
         powers = interpolation((t - c.t) / (self.way * c.spacing))
         return c.D[0] + (valid(c.order) * powers) @ c.D[1 : HIGHEST_ORDER + 1]
 
 
-def advanced(D: Any, order: Any, d: Any) -> Any:
+def advanced(D, order, d):
     """Return the differences after a step, which has one more of them, d."""
     total, rows = d, []
     for k in reversed(range(HIGHEST_ORDER + 3)):
@@ -217,12 +218,12 @@ def advanced(D: Any, order: Any, d: Any) -> Any:
     return np.stack(rows[::-1])
 
 
-def next_order(D: Any, order: Any, norm: Any, scale: Any) -> tuple:
+def next_order(D, order, norm, scale) -> tuple:
     """Return the factor of the size, and the order with which it is the largest."""
 
-    def factor(error: Any, by: int) -> Any:
+    def factor(error, by: int):
         power = -1.0 / (order + by)
-        return np.where(error == 0.0, UNBOUNDED, np.where(error == 0.0, 1.0, error) ** power)
+        return np.where(error == 0.0, UNBOUNDED, or_one(error) ** power)
 
     low = of_order(ERRORS[:-1, None] * D[1 : HIGHEST_ORDER + 1], order)
     high = of_order(plain_np.append(ERRORS[2:], 0.0)[:, None] * D[3:], order)

@@ -1,19 +1,17 @@
 """scipy.integrate.solve_bvp: SciPy finds the mesh and the solution, and the derivative is that of the
-collocation equations on the mesh.
-
-On each interval the spline has the slope f at both ends and in the middle: y1 - y0 = h / 6 (f0 + 4 fm +
-f1)."""
+collocation equations on the mesh."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
 import scipy.integrate as itg
+from scipy.integrate._bvp import collocation_fun, create_spline
 
 from ... import numpy as np
 from ..._core.registry import SHADOW_MAKERS
 from ...ops.declare import shape
-from ..interpolate.piecewise import PPoly
+from ..interpolate.piecewise import FOLLOWED
 from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
 from ..optimize import float_array_of, implicit_solution
 from ..optimize.callback_search import Search
@@ -34,11 +32,8 @@ class Collocation:
         m = shape(self.mesh)[0]
         y = np.reshape(z[: self.n * m], (self.n, m))
         more = [z[self.n * m :]] if shape(z)[0] > self.n * m else []
-        h = self.mesh[1:] - self.mesh[:-1]
-        f = float_array_of(self.fun(self.mesh, y, *more))
-        middle = 0.5 * (y[:, 1:] + y[:, :-1]) - 0.125 * h * (f[:, 1:] - f[:, :-1])
-        inner = float_array_of(self.fun(self.mesh[:-1] + 0.5 * h, middle, *more))
-        rest = y[:, 1:] - y[:, :-1] - h / 6 * (f[:, :-1] + f[:, 1:] + 4 * inner)
+        f = lambda x, y, p: float_array_of(self.fun(x, y, *more))
+        rest, *_ = collocation_fun(f, y, None, self.mesh, np.diff(self.mesh))
         ends = float_array_of(self.bc(y[:, 0], y[:, -1], *more))
         return np.concatenate([np.reshape(rest, -1), np.reshape(ends, -1)])
 
@@ -46,21 +41,11 @@ class Collocation:
 SHADOW_MAKERS[Collocation] = lambda shadow, x: Collocation(shadow(x.fun), shadow(x.bc), shadow(x.mesh), x.n)
 
 
-def spline(mesh: Any, y: Any, f: Any) -> Any:
-    """The cubics with these values and slopes."""
-    h = mesh[1:] - mesh[:-1]
-    slope = (y[:, 1:] - y[:, :-1]) / h
-    t = (f[:, :-1] + f[:, 1:] - 2 * slope) / h
-    c = np.stack([t / h, (slope - f[:, :-1]) / h - t, f[:, :-1], y[:, :-1]])
-    return PPoly(np.moveaxis(c, 1, 0), mesh, True, 1)
-
-
 def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, *more, **settings):
     given = [bare(v) for v in (x, y, p, S)]
     with Search(NAME, x) as search:
-        of = [search.of(f, 0, None) for f in (fun, bc)]
-        slopes = [search.of(f, 0, None) for f in (fun_jac, bc_jac)]
-        found = itg.solve_bvp(*of, *given, *slopes, *more, **settings)
+        plainly = [search.of(f, 0, None) for f in (fun, bc, fun_jac, bc_jac)]
+        found = itg.solve_bvp(*plainly[:2], *given, *plainly[2:], *more, **settings)
     if not search.moves:
         return found
     if S is not None or found.y.dtype.kind == "c":
@@ -81,5 +66,5 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, *more, *
         found.x, found.y = mesh, np.reshape(z[: n * m], (n, m))
         found.p = None if p is None else z[n * m :]
         found.yp = float_array_of(again.fun(mesh, found.y, *([] if p is None else [found.p])))
-    found.sol = spline(mesh, found.y, found.yp)
+    found.sol = FOLLOWED.function(create_spline)(found.y, found.yp, mesh, np.diff(mesh))
     return found

@@ -8,7 +8,6 @@ so every order follows; forward, the equation is that of the tangents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as plain_np
 import scipy.integrate as itg
@@ -27,7 +26,7 @@ from ..namespaces import as_float_array, bare, holds_tracked
 from .linear_steps import METHODS
 
 
-def continuous_adjoint(method: Any = "RK45") -> type:
+def continuous_adjoint(method="RK45") -> type:
     """A method for `scipy.integrate.solve_ivp`: the same one, whose derivative is by the continuous adjoint.
 
     >>> import numpy as np, scipy.integrate, tapegrad as tg
@@ -52,7 +51,7 @@ def continuous_adjoint(method: Any = "RK45") -> type:
 class Flow:
     """The states at some times, as a function of the start and of what the right side holds."""
 
-    def __init__(self, fun: Callable, times: Any, y0: Any, args: tuple, method: type, options: dict):
+    def __init__(self, fun: Callable, times, y0, args: tuple, method: type, options: dict):
         self.times = times
         self.method = method
         self.options = options
@@ -65,7 +64,7 @@ class Flow:
     def __del__(self):
         at_the_end_of(self, "first")  # it knows the functions that know it: ends the cycle
 
-    def within(self, values: Any, run: Callable) -> Any:
+    def within(self, values, run: Callable):
         shadow = Rebind(self.functions, [*self.args], self.first, values)
         with shadow as ((fun,), ((y0, *args),)):
             out = run(fun, y0, args)
@@ -75,13 +74,13 @@ class Flow:
         shadow.finish()
         return out
 
-    def slope(self, t: Any, y: Any, values: Any) -> Any:
+    def slope(self, t, y, values):
         return self.within(values, lambda fun, y0, args: as_float_array(fun(t, y, *args)) * 1.0)
 
-    def start(self, values: Any) -> Any:
+    def start(self, values):
         return self.within(values, lambda fun, y0, args: as_float_array(y0) * 1.0)
 
-    def states(self) -> Any:
+    def states(self):
         """(n, times)"""
         name = "scipy.integrate.solve_ivp(continuous_adjoint)"
         return with_all(
@@ -89,12 +88,12 @@ class Flow:
             lambda values: bind(joint_primitive(name, self.run, self.pulled, self.pushed), values, {}),
         )[1][0]
 
-    def run(self, *values: Any) -> tuple:
+    def run(self, *values) -> tuple:
         start = plain_np.asarray(bare(self.start(values)))
         with changed(depth=0):
             return (self.solved(lambda t, y: plain_np.asarray(bare(self.slope(t, y, values))), start),)
 
-    def solved(self, fun: Callable, start: Any) -> Any:
+    def solved(self, fun: Callable, start):
         found = itg.solve_ivp(
             fun, (self.times[0], self.times[-1]), start, self.method, self.times[1:], **self.options
         )
@@ -138,13 +137,13 @@ class Flow:
         return (both[self.n :],)
 
 
-def scatter_slopes(values: list, at: list, some: Any) -> list:
+def scatter_slopes(values: list, at: list, some) -> list:
     for k, v in zip(at, some, strict=True):
         values[k] = v
     return values
 
 
-def pullback(f: Callable, values: list, wanted: list, g: Any, *before: Any) -> tuple:
+def pullback(f: Callable, values: list, wanted: list, g, *before) -> tuple:
     """What g on f(*before, values) pulls back to `before` and to those values that are wanted."""
     m = len(before)
     of = Const(lambda *some: f(*some[:m], scatter_slopes(list(values), wanted, some[m:])))
@@ -191,7 +190,7 @@ SHADOW_MAKERS[TangentSlope] = lambda shadow, x: TangentSlope(
 )
 
 
-def flow(fun: Any, times: Any, y0: Any, method: type, options: dict, args: tuple = ()) -> Any:
+def flow(fun, times, y0, method: type, options: dict, args: tuple = ()):
     """The states at the times: tracked where what is given, or what fun holds, is."""
     found = Flow(fun, times, y0, args, method, options)
     handles = [x for x, _ in found.first.handles]
@@ -200,9 +199,7 @@ def flow(fun: Any, times: Any, y0: Any, method: type, options: dict, args: tuple
     return plain_np.asarray(found.run(*[bare(v) for v in handles])[0])
 
 
-def solve_with_adjoint(
-    fun: Any, t_span: Any, y0: Any, base: Any, t_eval: Any, more: bool, args: tuple, options: dict
-) -> Any:
+def solve_with_adjoint(fun, t_span, y0, base, t_eval, more: bool, args: tuple, options: dict):
     if more or holds_tracked(t_span, t_eval, options):
         raise ArgumentError(
             "scipy.integrate.solve_ivp: continuous_adjoint has no derivative by the times, and no "

@@ -65,26 +65,26 @@ class Steps(NamedTuple):
     B: Any
     P: Any
 
-    def equations(self, J: Any) -> StepEquations:
+    def equations(self, J) -> StepEquations:
         return StepEquations(self.A, self.B, J, self.K is None)
 
-    def stages(self, states: Any, K: Any, at: slice = slice(None)) -> Any:
+    def stages(self, states, K, at: slice = slice(None)):
         """Return the states at the stages of these steps."""
         return states[:-1][at, None] + self.A[at] @ K[at]
 
-    def weights(self, at: Any, x: Any) -> Any:
+    def weights(self, at, x):
         """Return the weights of the slopes of steps at shares x of the steps."""
         powers = x[:, None] ** plain_np.arange(1.0, self.P.shape[1] + 1)
         return plain_np.diff(self.ends)[at][:, None] * (powers @ self.P.T)
 
 
-def recorder(method: Any, records: list, whole: bool) -> type:
+def recorder(method, records: list, whole: bool) -> type:
     """The method, which appends what it computes in each accepted step.
 
     `whole`: all slopes, however many they are. Else of many only those of the last step are kept, and the
     number of others."""
 
-    def step(self: Any) -> tuple:
+    def step(self) -> tuple:
         t = self.t
         done: tuple = method._step_impl(self)
         if done[0]:
@@ -96,7 +96,7 @@ def recorder(method: Any, records: list, whole: bool) -> type:
                 record[4] = len(record[4])
         return done
 
-    def interpolant(self: Any) -> Any:
+    def interpolant(self):
         found = method._dense_output_impl(self)
         records[-1][4] = getattr(self, "K_extended", self.K).copy()
         return found
@@ -108,7 +108,7 @@ def recorder(method: Any, records: list, whole: bool) -> type:
     )
 
 
-def explicit_steps(method: Any, records: list) -> Steps:
+def explicit_steps(method, records: list) -> Steps:
     A, B, C, P = EXPLICIT[method]
     counts = [K if type(K) is int else len(K) for *_, K in records]
     kept = [r[4] for r in records if type(r[4]) is not int]
@@ -127,7 +127,7 @@ def explicit_steps(method: Any, records: list) -> Steps:
     return Steps(plain_np.append(starts, ends[-1]), y, T, None, K, A, B[:s] * h[:, None], P)
 
 
-def collocation_steps(found: Any) -> Steps:
+def collocation_steps(found) -> Steps:
     parts, (A, B, C, P) = found.sol.interpolants, COLLOCATION
     ends = plain_np.array([parts[0].t_old, *[part.t for part in parts]])
     h = plain_np.diff(ends)
@@ -139,7 +139,7 @@ def collocation_steps(found: Any) -> Steps:
     return Steps(ends, y, T, Y, None, A * h[:, None, None], B * h[:, None], P)
 
 
-def interpolated(parts: list, T: Any) -> Any:
+def interpolated(parts: list, T):
     """The interpolant of each step at its times, (steps, times, n); those of LSODA, which are many,
     together."""
     if not hasattr(parts[0], "yh"):
@@ -152,29 +152,29 @@ def interpolated(parts: list, T: Any) -> Any:
     return ((T - end) / h)[..., None] ** plain_np.arange(count) @ powers
 
 
-def known_stages(steps: Any, at: slice = slice(None)) -> Any:
+def known_stages(steps, at: slice = slice(None)):
     """Return the states at the stages of these steps, as SciPy had them."""
     return steps.stages(steps.states, steps.K, at) if steps.Y is None else steps.Y[at]
 
 
-def at_last_stage(right: RightSide, steps: Any) -> Any:
+def at_last_stage(right: RightSide, steps):
     return right.point(steps.T[-1, -1], known_stages(steps, slice(-1, None))[-1, -1])
 
 
 class Span:
     """The interval as SciPy cut it. `whole`: does it reach the end?"""
 
-    def __init__(self, plain: Any, t_span: Any, whole: bool):
+    def __init__(self, plain, t_span, whole: bool):
         self.plain, self.tracked = plain, holds_tracked(t_span)
         self.start, self.end = t_span[0], t_span[1] if whole else plain[-1]
 
-    def ends(self) -> Any:
+    def ends(self):
         """The ends of the steps."""
         if not self.tracked:
             return self.plain
         return np.concatenate([np.reshape(t, -1) for t in (self.start, self.plain[1:-1], self.end)])
 
-    def steps_of(self, t: Any) -> Any:
+    def steps_of(self, t):
         """The number of the step in which each time lies."""
         v, ts = primal_of(t), self.plain
         if times_ascend(ts):
@@ -184,7 +184,7 @@ class Span:
         return np.clip(at - 1, 0, len(ts) - 2)
 
 
-def carried(right: RightSide, start: Any, y: Any, end: float) -> Any:
+def carried(right: RightSide, start, y, end: float):
     """The solution at `end` that has the state y at `start`, which is `end` but for derivatives.  A step of
     order four."""
     h, k, total = end - start, 0.0, y
@@ -194,7 +194,7 @@ def carried(right: RightSide, start: Any, y: Any, end: float) -> Any:
     return total
 
 
-def times_ascend(ts: Any) -> bool:
+def times_ascend(ts) -> bool:
     return bool(ts[-1] >= ts[0])
 
 
@@ -208,7 +208,7 @@ class ObservedCalls:
         self.f, self.every, self.count = f, 1, 0
         self.kept: list = []
 
-    def __call__(self, t: float, y: Any) -> Any:
+    def __call__(self, t: float, y):
         slope = self.f(t, y)
         if self.count % self.every == 0:
             self.kept.append((t, plain_np.array(y), plain_np.array(slope)))
@@ -217,7 +217,7 @@ class ObservedCalls:
         self.count += 1
         return slope
 
-    def check_again(self, right: RightSide, equations: Any, steps: Any) -> None:
+    def check_again(self, right: RightSide, equations, steps) -> None:
         """Raise if the function gives other slopes now. The last call is repeated first, for a generator that
         was put back would give the same numbers in the same order."""
         if not self.kept:
@@ -253,7 +253,7 @@ OBSERVED_NUMBERS = 1 << 20  # of the states of calls that are kept
 KEPT_SLOPES = 1 << 24  # numbers in the slopes that are kept of many steps of an explicit method
 
 
-def open_levels(*values: Any) -> int:
+def open_levels(*values) -> int:
     """The number of derivatives that may be taken of these values."""
     return len({id(trace) for v in values for trace in traces_of(v)})
 
@@ -261,7 +261,7 @@ def open_levels(*values: Any) -> int:
 class SolvedSteps:
     """The states at the ends of the steps, and the slopes of the stages, as functions of what is tracked."""
 
-    def __init__(self, steps: Any, span: Span, y0: Any):
+    def __init__(self, steps, span: Span, y0):
         self.steps, self.span, self.mixed = steps, span, dtype(y0).kind == "c"
         self.states, self.K = steps.states, steps.K
         self.D = steps.D if type(steps) is MultistepSteps else None  # the rows of the interpolants
@@ -274,7 +274,7 @@ class SolvedSteps:
             Y = self.steps.Y
             self.K = bare(right(self.steps.T.reshape(-1), Y.reshape(-1, Y.shape[2]))).reshape(Y.shape)
 
-    def linearized(self, right: RightSide, pattern: Any) -> Any:
+    def linearized(self, right: RightSide, pattern):
         steps = self.steps
         if self.many:
             at_last_stage(right, steps)
@@ -292,7 +292,7 @@ class SolvedSteps:
         n, size = self.steps.states.shape[1], self.steps.T.size * self.steps.states.shape[1]
         return self.steps.K is not None and (n > DENSE_STATES or n * size > DENSE_NUMBERS)
 
-    def differentiate(self, right: RightSide, equations: Any, asked: Any) -> None:
+    def differentiate(self, right: RightSide, equations, asked) -> None:
         """`asked`: the steps of which more than the ends are asked for."""
         steps, T, span = self.steps, self.steps.T.reshape(-1), self.span
         start = carried(right, span.start, self.y0, span.plain[0]) if holds_tracked(span.start) else self.y0
@@ -333,7 +333,7 @@ class SolvedSteps:
         own = (self.states[:-1], self.K) if self.D is None else (self.states[1:], self.D)
         return Solution(self.steps, self.span, *own, self.asked, self.mixed)
 
-    def ends(self) -> Any:
+    def ends(self):
         """The states at the ends of the steps, and of the interval."""
         states = self.states
         if self.span.tracked:
@@ -350,28 +350,28 @@ class DenseSolution(Carrier):
         of = lambda sol, t: sol.states_at(t)
         return run_sequentially(f"{NAME}(...).sol", of, (self, t), {}, True)
 
-    def states_at(self, t: Any) -> Any:
+    def states_at(self, t):
         raise NotImplementedError
 
 
+@dataclass(eq=False, repr=False)
 class Solution(DenseSolution):
     """The interpolants of the steps: a state of each step, and the sum of the rows with their weights."""
 
-    def __init__(self, steps: Any, span: Span, states: Any, rows: Any, asked: Any, mixed: bool):
-        self.steps = steps
-        self.span = span
-        self.states = states
-        self.rows = rows
-        self.mixed = mixed
-        self.asked = asked  # the steps of the rows
+    steps: Any
+    span: Span
+    states: Any
+    rows: Any
+    asked: Any  # the steps of the rows
+    mixed: bool
 
     def _tracked(self) -> bool:
         return holds_tracked(self.states, self.rows) or self.span.tracked
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self
 
-    def states_at(self, t: Any) -> Any:
+    def states_at(self, t):
         t = as_float_array(t, t if holds_tracked(t) else None)
         flat = np.reshape(t, -1)
         at = self.span.steps_of(flat)
@@ -387,17 +387,17 @@ class Solution(DenseSolution):
 class ShiftedSolution(DenseSolution):
     """SciPy's values, with the derivatives of ours."""
 
-    def __init__(self, theirs: Any, ours: Solution):
+    def __init__(self, theirs, ours: Solution):
         self._theirs, self._ours = theirs, ours
         self.ts, self.t_min, self.t_max = theirs.ts, theirs.t_min, theirs.t_max
 
     def _tracked(self) -> bool:
         return self._ours._tracked()
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self._theirs
 
-    def states_at(self, t: Any) -> Any:
+    def states_at(self, t):
         return with_derivative_of(self._theirs(bare(t)), self._ours.states_at(t))
 
 
@@ -406,13 +406,13 @@ class ShiftedSolution(DenseSolution):
 EVENT_NEWTON_ROUNDS = 3  # each has the derivatives of one order more
 
 
-def as_event(plainly: Any, g: Any) -> Any:
+def as_event(plainly, g):
     """With the settings of g as SciPy reads them."""
     plainly.terminal, plainly.direction = getattr(g, "terminal", None), getattr(g, "direction", 0)
     return plainly
 
 
-def crossing(g: Any, sol: Any, t: float) -> Any:
+def crossing(g, sol, t: float):
     """The time t, found by SciPy, as a function of what the solution and g hold."""
     along = lambda t: np.reshape(as_float_array(g(t, sol(t))), ())
     slope = float(bare(grad(Const(lambda t: along(t)))(t)))
@@ -426,7 +426,7 @@ def crossing(g: Any, sol: Any, t: float) -> Any:
     return with_derivative_of(t, exact)
 
 
-def at_events(found: Any, events: list, sol: Any) -> None:
+def at_events(found, events: list, sol) -> None:
     """t_events and y_events."""
     times = [[crossing(g, sol, float(t)) for t in ts] for g, ts in zip(events, found.t_events, strict=True)]
     pairs = zip(times, found.y_events, strict=True)
@@ -488,7 +488,7 @@ class IvpCall:
         if self.pattern is not None and self.jac is None and self.method is not itg.LSODA:
             self.options = {**self.options, "jac_sparsity": self.pattern}
 
-    def run(self, fun: Any, *functions: Any) -> tuple:
+    def run(self, fun, *functions) -> tuple:
         """SciPy's result, and its steps. The functions take and return plain values."""
         records: list = []
         explicit, count = self.method in EXPLICIT, len(self.events)
@@ -525,7 +525,7 @@ class IvpCall:
         with Search(NAME, self.args, moves=holds_tracked(self.t_span, self.y0)) as search:
             return self.run(*[search.of(f, 0 if given else 1, 2) for f in self.functions])
 
-    def result(self) -> Any:
+    def result(self):
         known, altered = heard(), True
         tracked = holds_tracked(self.t_span, self.y0, self.t_eval, self.args)
         try:
@@ -581,14 +581,14 @@ class IvpCall:
         """Is the state asked for at times that are not known yet?"""
         return bool(self.dense_output or self.events)
 
-    def asked(self, solved: SolvedSteps, times: Any, keeps: Any) -> Any:
+    def asked(self, solved: SolvedSteps, times, keeps):
         """Return the steps within which states are asked for. `keeps`: those that f keeps count, too."""
         if self.whole or keeps:
             return solved.asked
         within = [] if self.t_eval is None else solved.span.steps_of(times)
         return plain_np.unique([*within, solved.asked[-1]])
 
-    def differentiable(self, found: Any, solved: SolvedSteps, events: list) -> Any:
+    def differentiable(self, found, solved: SolvedSteps, events: list):
         """SciPy's result with its derivatives."""
         times, states, sol = solved.span.ends(), solved.ends(), solved.sol()
         whole = sol if found.sol is None else ShiftedSolution(found.sol, sol)
@@ -621,10 +621,10 @@ class IvpCall:
 class PlainFunction:
     """A function whose results are plain."""
 
-    def __init__(self, f: Any):
+    def __init__(self, f):
         self.f, self.tracked, self.called = f, False, False
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args):
         y = self.f(*args)
         if type(y) is not plain_np.ndarray or y.dtype.kind not in "fc":
             self.tracked = self.tracked or holds_tracked(y)
@@ -638,7 +638,7 @@ class PlainFunction:
         return y
 
 
-def with_arguments(f: Any, *args: Any) -> Any:
+def with_arguments(f, *args):
     return lambda t, y: f(t, y, *args)
 
 

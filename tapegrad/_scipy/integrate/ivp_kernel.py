@@ -85,12 +85,12 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     def __del__(self):
         at_the_end_of(self, "copies")  # as of a Call
 
-    def right_side(self, theta: Any) -> Callable:
+    def right_side(self, theta) -> Callable:
         """Return the right-hand side, as the kernel that is being traced runs it."""
         rebuild, own = OPEN.tracer.rebuild, [y for _, y in self.copies.handles]
         made: dict = {}
 
-        def symbol(x: Variable) -> Any:
+        def symbol(x: Variable):
             if not any([(x._base if type(x) is View else x) is y for y in own]):
                 raise KernelError(f"{NAME}: the right-hand side reads an array that it did not read at first")
             if self.writes and type(x) is View:
@@ -102,7 +102,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         rebuild.symbol = symbol
         fun, args, n = self.fun, self.args, self.states
 
-        def right(t: Any, y: Any) -> Any:
+        def right(t, y):
             slope = plain_np.asarray(fun(t, y.copy(), *args))
             if slope.shape != (n,):
                 raise ShapeError(f"{NAME}: the right-hand side returned shape {slope.shape}")
@@ -112,13 +112,13 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         run: Callable = rebuild(right)
         return run
 
-    def kernel(self) -> Any:
+    def kernel(self):
         """Return the kernel, whose rows are the states, the status and what is counted."""
 
-        def init(theta: Any) -> Any:
+        def init(theta):
             return self.steps.begun(self.right_side(theta), theta[: self.states])
 
-        def step(c: Any, theta: Any, t: Any) -> Any:
+        def step(c, theta, t):
             f = self.right_side(theta)
             c = self.steps.reached(f, c, t)
             counts = np.stack([c.status, *self.steps.counts(c)])
@@ -146,7 +146,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         return self.writes
 
 
-def parameters(functions: Any, given: Any) -> dict:
+def parameters(functions, given) -> dict:
     """Return the arguments of a call by their names, with its functions in place."""
     args, kwargs = tree_map(
         lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, list(given)
@@ -154,7 +154,7 @@ def parameters(functions: Any, given: Any) -> dict:
     return dict(zip(PARAMETERS, args, strict=False)) | kwargs
 
 
-def plain_floats(*xs: Any) -> bool:
+def plain_floats(*xs) -> bool:
     """Are these plain real numbers, or arrays of them?"""
     return all([not isinstance(x, Variable) and plain_np.asarray(x).dtype.kind in "fiu" for x in xs])
 
@@ -190,14 +190,14 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
     return steps if steps.longest > 0 and 0 < first <= abs(bound - start) else None
 
 
-def are_in_order(times: Any, steps: AdaptiveSteps) -> bool:
+def are_in_order(times, steps: AdaptiveSteps) -> bool:
     """Are these times of the result valid?"""
     ends = np.concatenate([[steps.start], times, [steps.bound]])
     lengths = steps.way * (ends[1:] - ends[:-1])
     return len(shape(times)) == 1 and bool((lengths >= 0).all()) and bool((lengths[1:-1] > 0).all())
 
 
-def samples_of(traces: Any) -> int:
+def samples_of(traces) -> int:
     """Return the number of samples for which the call is made at once."""
     return math.prod([t.count for t in traces if t.visibility == SAMPLED])
 
@@ -210,7 +210,7 @@ class Candidate:
     kernel: Any = None
     traced = writes = False
 
-    def __init__(self, form: list | None, code: Any = object):
+    def __init__(self, form: list | None, code=object):
         self.form, self.calls = form, 0
         self.code, self.before = code, evaluations_of(code)
 
@@ -225,7 +225,7 @@ class Candidate:
         self.kernel = made.kernel()
         return self
 
-    def path(self, theta: Any, times: Any) -> Any:
+    def path(self, theta, times):
         """Return the rows of the kernel, which is traced once: calls of this form read the same."""
         if self.traced and self.kernel._captured:
             raise KernelError(
@@ -260,7 +260,7 @@ def form_of(call: Call, orders: list, writes: bool) -> list | None:
     return [*form, orders]
 
 
-def candidate_of(form: list, code: Any) -> Candidate:
+def candidate_of(form: list, code) -> Candidate:
     """Return the candidate for calls of this form."""
     for found in reversed(CANDIDATES):
         if found.form == form:
@@ -273,7 +273,7 @@ def candidate_of(form: list, code: Any) -> Candidate:
     return CANDIDATES[-1]
 
 
-def shared_kernel(call: Call, steps: AdaptiveSteps, code: Any, states: int, levels: list) -> Candidate | None:
+def shared_kernel(call: Call, steps: AdaptiveSteps, code, states: int, levels: list) -> Candidate | None:
     """Return the kernel for all calls of this form, or None.
 
     Without `vmap` it is made once these calls have taken about as long as its compilation."""
@@ -291,7 +291,7 @@ def shared_kernel(call: Call, steps: AdaptiveSteps, code: Any, states: int, leve
     return found if found.kernel else None
 
 
-def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
+def solve_in_kernel(args: tuple, kwargs: dict):
     """Return the result of solve_ivp(*args, **kwargs) by a kernel; None: SciPy is to be called."""
     given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
     recorded = not all([t.visibility == SAMPLED for t in OPEN.hiding])
@@ -309,7 +309,7 @@ def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
         return None
 
 
-def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> Any:
+def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool):
     steps, hidden = steps_of(given), bool(OPEN.hiding)
     if steps is None or not (hidden or type(steps) is ExplicitSteps):
         return None
@@ -353,7 +353,7 @@ def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> 
     return with_derivatives(found, given, y0, times, rows[:n, :-1])
 
 
-def with_derivatives(found: Any, given: dict, y0: Any, times: Any, y: Any) -> Any:
+def with_derivatives(found, given: dict, y0, times, y):
     """Return SciPy's result with the derivatives of the states y at the times after the start."""
     if given.get("t_eval") is None:
         y = np.concatenate([y0[:, None], y], 1)
@@ -363,7 +363,7 @@ def with_derivatives(found: Any, given: dict, y0: Any, times: Any, y: Any) -> An
     return found
 
 
-def by_scipy_first(args: tuple, kwargs: dict, given: dict, kernel: Candidate) -> Any:
+def by_scipy_first(args: tuple, kwargs: dict, given: dict, kernel: Candidate):
     """Return SciPy's result on plain values, where the kernel computes the derivatives only; else None."""
     method, steps = given.get("method", "RK45"), given.get("t_eval") is None
     # SciPy's last call is that at the end of the last step

@@ -22,6 +22,10 @@ EPSILON = float(plain_np.finfo(float).eps)
 GOING, CONVERGED, DIVERGED = 0.0, 1.0, 2.0  # the status of an iteration
 
 
+def or_one(x):
+    return np.where(x == 0.0, 1.0, x)
+
+
 @components_differ
 class Walk(NamedTuple):
     """What is carried from step to step: the end of the last one, its beginning, its slopes."""
@@ -38,22 +42,22 @@ class Walk(NamedTuple):
     status: Any
 
 
-def combined(weights: Any, slopes: Any) -> Any:
+def combined(weights, slopes):
     """Return the sum of weight times slope."""
     terms = [w * k for w, k in zip(weights, slopes, strict=False) if w]
     return sum(terms[1:], terms[0]) if terms else 0.0 * slopes[0]
 
 
-def root_mean_square(x: Any) -> Any:
+def root_mean_square(x):
     return np.sqrt((x * x).sum() / len(x))
 
 
-def replaced_where(c: Any, good: Any, **new: Any) -> Any:
+def replaced_where(c, good, **new):
     """Return what is carried, with these fields replaced_where after a good step."""
     return c._replace(**{name: np.where(good, x, getattr(c, name)) for name, x in new.items()})
 
 
-def once(condition: Any, f: Callable, x: Any) -> Any:
+def once(condition, f: Callable, x):
     """Return f(x) if a condition holds, else x. f does not run otherwise."""
     begun = np.where(condition, 1.0, 0.0), x
     return while_loop(lambda v: v[0] > 0.0, lambda v: (0.0, f(v[1])), begun, 1)[1]
@@ -72,7 +76,7 @@ class AdaptiveSteps:
         self.rtol, self.atol = options.get("rtol", 1e-3), options.get("atol", 1e-6)
         self.longest, self.first = options.get("max_step", math.inf), options.get("first_step")
 
-    def first_size(self, f: Callable, y: Any, slope: Any) -> Any:
+    def first_size(self, f: Callable, y, slope):
         if self.first is not None:
             return self.first
         length = abs(self.bound - self.start)
@@ -91,10 +95,10 @@ class AdaptiveSteps:
         )
         return np.minimum(np.minimum(100 * h0, h1), min(length, self.longest))
 
-    def least(self, t: Any) -> Any:
+    def least(self, t):
         return 10.0 * np.maximum(EPSILON * np.abs(t), 1e-300)
 
-    def attempted(self, c: Any, again: Any) -> tuple:
+    def attempted(self, c, again) -> tuple:
         """Return the size that is asked for, the end of the step, and its signed length.
 
         A step that is tried `again` has the size that the attempt before it left."""
@@ -103,23 +107,23 @@ class AdaptiveSteps:
         end = np.where(self.way * (end - self.bound) > 0.0, self.bound, end)
         return asked, end, end - c.t
 
-    def begun(self, f: Callable, y: Any) -> Any:
+    def begun(self, f: Callable, y):
         raise NotImplementedError
 
-    def tried(self, f: Callable, c: Any) -> Any:
+    def tried(self, f: Callable, c):
         raise NotImplementedError
 
-    def between(self, f: Callable, c: Any, t: Any) -> Any:
+    def between(self, f: Callable, c, t):
         raise NotImplementedError
 
-    def counts(self, c: Any) -> list:
+    def counts(self, c) -> list:
         """Return what tells how often SciPy evaluates the right-hand side, where that is known."""
         return []
 
-    def evaluations(self, counts: Any) -> int:
+    def evaluations(self, counts) -> int:
         raise NotImplementedError
 
-    def reached(self, f: Callable, c: Any, t: Any) -> Any:
+    def reached(self, f: Callable, c, t):
         """Return what is carried when a step has reached the time t."""
         going = lambda c: (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
         c = while_loop_in_segments(going, lambda c: self.tried(f, c), c, self.limit)
@@ -139,10 +143,10 @@ class ImplicitSteps(AdaptiveSteps):
         super().__init__(span, options)
         self.tolerance = max(10 * EPSILON / self.rtol, min(0.03, self.rtol**0.5))
 
-    def jacobian(self, f: Callable, t: Any, y: Any) -> Any:
+    def jacobian(self, f: Callable, t, y):
         return value(jacobian(lambda y: f(t, y), mode="forward")(y))
 
-    def judged(self, count: Any, last: Any, norm: Any, finite: Any) -> tuple:
+    def judged(self, count, last, norm, finite) -> tuple:
         """Return the status after an iteration with a change of this norm, and the rate of convergence.
 
         `count`: the iterations before; `last`: the norm of the change before."""
@@ -168,17 +172,15 @@ class ExplicitSteps(AdaptiveSteps):
         self.tableau: Tableau = EXPLICIT[self.method]
         self.stages, self.error_order = self.method.n_stages, self.method.error_estimator_order
 
-    def error(self, slopes: list, h: Any, scale: Any) -> Any:
+    def error(self, slopes: list, h, scale):
         """Return the norm of the estimated error of a step, relative to the tolerance."""
         if self.method is not itg.DOP853:
             return root_mean_square(combined(self.method.E, slopes) * h / scale)
         fifth, third = [((combined(w, slopes) / scale) ** 2).sum() for w in (self.method.E5, self.method.E3)]
         whole = fifth + 0.01 * third
-        return np.where(
-            whole == 0.0, 0.0, np.abs(h) * fifth / np.sqrt(np.where(whole == 0.0, 1.0, whole) * len(scale))
-        )
+        return np.where(whole == 0.0, 0.0, np.abs(h) * fifth / np.sqrt(or_one(whole) * len(scale)))
 
-    def begun(self, f: Callable, y: Any) -> Walk:
+    def begun(self, f: Callable, y) -> Walk:
         slope = f(self.start, y)
         size = value(self.first_size(f, y, slope))
         slopes = np.stack([0.0 * slope] * (self.stages + 1))
@@ -197,7 +199,7 @@ class ExplicitSteps(AdaptiveSteps):
         norm = value(self.error(slopes, h, scale))
         good, size = norm < 1.0, np.abs(h)
         power = -1.0 / (self.error_order + 1)
-        factor = 0.9 * np.where(norm == 0.0, 1.0, norm) ** power
+        factor = 0.9 * or_one(norm) ** power
         longer = np.where(norm == 0.0, MAX_FACTOR, np.minimum(MAX_FACTOR, factor))
         longer = np.where(c.rejected > 0.0, np.minimum(1.0, longer), longer)
         shorter = np.where(factor > MIN_FACTOR, factor, MIN_FACTOR)  # nan is not above it
@@ -214,20 +216,20 @@ class ExplicitSteps(AdaptiveSteps):
     def counts(self, c: Walk) -> list:
         return [c.attempts, c.before]
 
-    def evaluations(self, counts: Any) -> int:
+    def evaluations(self, counts) -> int:
         """Return how often SciPy evaluates the right-hand side; the last column is that of the bound."""
         attempts, before = counts
         interpolants = len(set(before[:-1])) * (len(self.tableau.A) - self.stages - 1)
         return int(1 + (self.first is None) + self.stages * attempts[-1]) + interpolants
 
-    def between(self, f: Callable, c: Walk, t: Any) -> Any:
+    def between(self, f: Callable, c: Walk, t):
         """Return the state at the time t of the last step."""
         A, _, C, P = self.tableau
         h = c.t - c.before
         slopes = [c.slopes[s] for s in range(self.stages + 1)]
         for s in range(self.stages + 1, len(A)):
             slopes.append(f(c.before + C[s] * h, c.state + h * combined(A[s], slopes)))
-        x = (t - c.before) / np.where(h == 0.0, 1.0, h)
+        x = (t - c.before) / or_one(h)
         total, power = 0.0, x
         for k in range(P.shape[1]):
             total, power = total + power * combined(P[:, k], slopes), power * x

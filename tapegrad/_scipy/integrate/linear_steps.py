@@ -14,6 +14,7 @@ from scipy.linalg import lu_factor
 from scipy.linalg.lapack import dgetrs, dtbtrs, zgetrs
 
 from ..._core.errors import ConvergenceError
+from ..linear_maps import rows_of
 from ..sparse.products import factors_of
 
 SMALL_SYSTEM = 24  # states up to which the map of each step is a matrix
@@ -29,7 +30,7 @@ class Tableau(NamedTuple):
     P: Any
 
 
-def with_end(method: Any) -> Tableau:
+def with_end(method) -> Tableau:
     """An explicit method of SciPy's. Its last stage is the first of the next step, for the interpolant."""
     s = method.n_stages
     A = np.zeros((s + 1, s + 1))
@@ -71,12 +72,12 @@ class SparseJacobians:
     """The Jacobians at the stages of implicit steps by their entries at the places of one pattern.
     `entries`: (steps, stages, places), in the order of a matrix by rows."""
 
-    def __init__(self, entries: Any, pattern: Any):
+    def __init__(self, entries, pattern):
         self.entries, self.pattern = entries, pattern
         self.places: Any = None  # of the entries of all stages of a step
         self.shape = (*entries.shape[:2], *pattern.shape)
 
-    def of_step(self, k: int, back: bool) -> Any:
+    def of_step(self, k: int, back: bool):
         """Return the matrix of a step, or its transpose; the stages are one vector."""
         count, n = len(self.entries[k]), self.shape[-1]
         if self.places is None:
@@ -87,37 +88,37 @@ class SparseJacobians:
         kind = sparse.csc_array if back else sparse.csr_array
         return kind((self.entries[k].reshape(-1), *self.places), (count * n, count * n))
 
-    def last(self, k: int) -> Any:
+    def last(self, k: int):
         """Return the matrix at the last stage of a step."""
         places = self.pattern.indices, self.pattern.indptr
         return sparse.csr_array((self.entries[k, -1], *places), self.pattern.shape)
 
-    def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
+    def products(self, at: slice, stages: slice, X, back: bool):
         some = range(self.shape[0])[at]
         X = np.broadcast_to(X, (len(some), self.shape[1], *X.shape[-2:]))
         return np.stack([stage_products(self.of_step(k, back), x) for k, x in zip(some, X, strict=True)])
 
 
-def stage_products(J: Any, X: Any) -> Any:
+def stage_products(J, X):
     """J X for the stages of one step; J is an array, or a sparse matrix of all stages."""
     if sparse.issparse(J):
-        return (J @ X.reshape(-1, X.shape[-1])).reshape(X.shape)
+        return (J @ rows_of(X)).reshape(X.shape)
     return np.matmul(J, X)
 
 
 class InfiniteJacobians:
     """Jacobians with infinite elements, as of a root at zero. A zero tangent stays zero through them."""
 
-    def __init__(self, J: Any):
+    def __init__(self, J):
         self.J, self.shape = J, J.shape
 
-    def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
+    def products(self, at: slice, stages: slice, X, back: bool):
         J, X = self.J[at, stages], X[..., None, :, :]
         with np.errstate(invalid="ignore"):
             return np.where(X == 0, 0.0, (J.mT if back else J)[..., None] * X).sum(-2)
 
 
-def products(J: Any, at: slice, stages: slice, X: Any, back: bool = False) -> Any:
+def products(J, at: slice, stages: slice, X, back: bool = False):
     """J X, or its transpose, for these steps and stages; X has (.., n, directions)."""
     if type(J) is not np.ndarray:
         return J.products(at, stages, X, back)
@@ -125,7 +126,7 @@ def products(J: Any, at: slice, stages: slice, X: Any, back: bool = False) -> An
     return np.matmul(J.mT if back else J, X)
 
 
-def inverses(A: Any, J: Any) -> Any:
+def inverses(A, J):
     """(1 - h A J)^-1 for each step; the stages are one vector."""
     steps, s, n = J.shape[:3]
     matrix = -np.einsum("kij,kiab->kiajb", A, J).reshape(steps, s * n, s * n)
@@ -144,7 +145,7 @@ KEPT = 1 << 25  # numbers in the factors that are kept
 class Factors:
     """A matrix of n rows, dense or sparse, by its factors."""
 
-    def __init__(self, matrix: Any):
+    def __init__(self, matrix):
         self.complex, self.sparse = matrix.dtype.kind == "c", sparse.issparse(matrix)
         try:
             self.lu: Any = factors_of(matrix) if self.sparse else lu_factor(matrix)
@@ -155,7 +156,7 @@ class Factors:
     def count(self) -> int:
         return self.lu.nnz if self.sparse else self.lu[0].size
 
-    def solve(self, c: Any, back: bool) -> Any:
+    def solve(self, c, back: bool):
         """For c of the shape (n, directions)."""
         if self.sparse:
             return self.lu.solve(np.ascontiguousarray(c), "T" if back else "N")
@@ -167,7 +168,7 @@ class StageFactors:
     """An approximation of (1 - h A J)^-1 for one step of many states. With one Jacobian for all stages the
     stages come apart, by the eigenvectors of A."""
 
-    def __init__(self, A: Any, J: Any):
+    def __init__(self, A, J):
         values, self.vectors = np.linalg.eig(A)
         self.inverse = np.linalg.inv(self.vectors)
         one = sparse.eye_array(J.shape[0]) if sparse.issparse(J) else np.eye(J.shape[0])
@@ -180,7 +181,7 @@ class StageFactors:
     def count(self) -> int:
         return sum([factor.count for factor in self.factors.values()])
 
-    def solve(self, c: Any, back: bool) -> Any:
+    def solve(self, c, back: bool):
         """For c of the shape (stages, n, directions)."""
         V, W = (self.inverse.T, self.vectors.T) if back else (self.vectors, self.inverse)
         mixed, found = combined_stages(W, c), np.zeros(c.shape)
@@ -195,12 +196,12 @@ class RefinedSteps:
     """(1 - h A J)^-1 for each step of many states, by refinement with the factors of this step, or of the
     one before where these do as well."""
 
-    def __init__(self, A: Any, J: Any):
+    def __init__(self, A, J):
         self.A, self.J = A, J
         self.used: dict = {}  # step: the factors that have served
         self.last: Any = None
 
-    def solve(self, k: int, c: Any, back: bool) -> Any:
+    def solve(self, k: int, c, back: bool):
         """For step k and c of the shape (stages, n, directions)."""
         if type(self.J) is SparseJacobians:
             J: Any = self.J.of_step(k, back)
@@ -217,7 +218,7 @@ class RefinedSteps:
         self.keep(k, factors)
         return x
 
-    def refined(self, factors: StageFactors, A: Any, J: Any, c: Any, back: bool, fall: float) -> Any:
+    def refined(self, factors: StageFactors, A, J, c, back: bool, fall: float):
         """Return the solution, or None if these factors do not lead to it."""
         x, size = factors.solve(c, back), abs(c).max(initial=0.0)
         for k in range(ROUNDS):
@@ -231,7 +232,7 @@ class RefinedSteps:
         return None
 
     @staticmethod
-    def moved(A: Any, J: Any, x: Any, back: bool) -> Any:
+    def moved(A, J, x, back: bool):
         """h A J x with the matrix of the step, or with its transpose."""
         if back:
             return combined_stages(A.T, stage_products(J, x))
@@ -243,7 +244,7 @@ class RefinedSteps:
             self.used = {}
 
     @staticmethod
-    def whole(A: Any, J: Any, c: Any, back: bool) -> Any:
+    def whole(A, J, c, back: bool):
         """Return the solution by the equations of all stages at once."""
         s, n = c.shape[:2]
         if sparse.issparse(J):
@@ -256,7 +257,7 @@ class RefinedSteps:
         return Factors(matrix).solve(c.reshape(-1, c.shape[2]), False).reshape(c.shape)
 
 
-def combined_stages(A: Any, x: Any) -> Any:
+def combined_stages(A, x):
     """A x, where x has the shape (stages, n, directions)."""
     return np.matmul(A, x.reshape(len(x), -1)).reshape(x.shape)
 
@@ -265,7 +266,7 @@ def singular_step() -> ConvergenceError:
     return ConvergenceError("scipy.integrate.solve_ivp: the derivative of an implicit step is singular")
 
 
-def banded(maps: Any) -> Any:
+def banded(maps):
     """The matrix of y[k + 1] - maps[k] y[k] = d[k], all steps in one vector, by its diagonals for LAPACK."""
     steps, n = maps.shape[:2]
     bands, (a, b) = np.zeros((2 * n, steps + 1, n)), np.indices((n, n))
@@ -274,10 +275,14 @@ def banded(maps: Any) -> Any:
     return np.asfortranarray(bands.reshape(2 * n, -1))
 
 
-def chained(bands: Any, d: Any, trans: str) -> Any:
+def chained(bands, d, trans: str):
     """The solution, or that with the transpose."""
     found = dtbtrs(bands, d.reshape(-1, d.shape[2]), uplo="L", trans=trans, diag="U")[0]
     return found.reshape(d.shape)
+
+
+def joined_rows(found):
+    return np.concatenate([rows_of(v) for v in found]).T
 
 
 class LinearSteps:
@@ -288,18 +293,17 @@ class LinearSteps:
     solved: Any
     transposed: Any
 
-    def forward(self, z: Any) -> Any:
+    def forward(self, z):
         z = np.asarray(z, float)
         out = np.zeros((*z.shape[:-1], self.results))
         if z.any():
-            found = self.solved(z.reshape(-1, self.size).T)
-            out[...] = np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(out.shape)
+            out[...] = joined_rows(self.solved(z.reshape(-1, self.size).T)).reshape(out.shape)
         return out
 
-    def backward(self, g: Any) -> Any:
+    def backward(self, g):
         g = np.asarray(g, float)
-        found = self.transposed(g.reshape(-1, self.results).T)
-        return np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(*g.shape[:-1], self.size)
+        found = joined_rows(self.transposed(g.reshape(-1, self.results).T))
+        return found.reshape(*g.shape[:-1], self.size)
 
 
 class StepEquations(LinearSteps):
@@ -308,7 +312,7 @@ class StepEquations(LinearSteps):
     `A`: (steps, stages, stages) with the lengths of the steps in it; `B`: (steps, stages); `J`: (steps,
     stages, n, n), or `SparseJacobians`."""
 
-    def __init__(self, A: Any, B: Any, J: Any, implicit: bool):
+    def __init__(self, A, B, J, implicit: bool):
         if type(J) is np.ndarray and not implicit and not np.isfinite(J).all():
             J = InfiniteJacobians(J)
         self.A, self.B, self.J = A, B, J
@@ -317,7 +321,7 @@ class StepEquations(LinearSteps):
         self.results = self.size + self.steps * self.n
         small = self.n <= SMALL_SYSTEM
         self.inverse = inverses(A, J) if implicit and small else None
-        self.refined = RefinedSteps(A, J) if implicit and not small else None
+        self.refined: Any = RefinedSteps(A, J) if implicit and not small else None
         self.maps: Any = None  # (dK, dy at the end) by dy at the beginning of each step
         if small and type(J) is np.ndarray:
             slopes = self.slopes(slice(None), J)
@@ -326,7 +330,7 @@ class StepEquations(LinearSteps):
                 banded(np.eye(self.n) + self.moved(slice(None), slopes)),
             )
 
-    def solved(self, z: Any) -> tuple:
+    def solved(self, z) -> tuple:
         c = z[self.n :].reshape(self.steps, self.stages, self.n, -1)
         y = np.empty((self.steps + 1, self.n, z.shape[1]))
         y[0], every = z[: self.n], slice(None)
@@ -342,7 +346,7 @@ class StepEquations(LinearSteps):
         y = chained(bands, y, "N")
         return y, K + np.matmul(slopes, y[:-1]).reshape(K.shape)
 
-    def transposed(self, g: Any) -> tuple:
+    def transposed(self, g) -> tuple:
         """Of `solved`."""
         end, every = (self.steps + 1) * self.n, slice(None)
         y = g[:end].reshape(self.steps + 1, self.n, -1)
@@ -359,19 +363,20 @@ class StepEquations(LinearSteps):
         adjoint = chained(bands, y + np.concatenate([own, np.zeros_like(y[:1])]), "T")
         return adjoint[0], self.slopes_back(every, K + self.B[:, :, None, None] * adjoint[1:, None])[0]
 
-    def moved(self, at: slice, K: Any) -> Any:
+    def moved(self, at: slice, K):
         """h B K"""
         return np.matmul(self.B[at, None], K.reshape(*K.shape[:2], -1)).reshape(len(K), *K.shape[2:])
 
-    def slopes(self, at: slice, c: Any, y: Any = None) -> Any:
+    def refined_at(self, at, c, back):
+        steps = zip(range(self.steps)[at], c, strict=True)
+        return np.stack([self.refined.solve(k, v, back) for k, v in steps])
+
+    def slopes(self, at: slice, c, y=None):
         """The dK with dK = J (y + h A dK) + c, for these steps; c has (steps, stages, n, directions)."""
         if self.inverse is not None:
             return np.matmul(self.inverse[at], c.reshape(len(c), -1, c.shape[3])).reshape(c.shape)
         if self.refined is not None:
-            c = c + products(self.J, at, slice(None), y)
-            return np.stack(
-                [self.refined.solve(k, v, False) for k, v in zip(range(self.steps)[at], c, strict=True)]
-            )
+            return self.refined_at(at, c + products(self.J, at, slice(None), y), False)
         K = np.array(c)
         for i in range(y is None, self.stages):
             moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, K[0, 0].size))
@@ -379,15 +384,13 @@ class StepEquations(LinearSteps):
             K[:, i : i + 1] += products(self.J, at, slice(i, i + 1), moved if y is None else moved + y)
         return K
 
-    def slopes_back(self, at: slice, g: Any, whole: bool = False) -> tuple:
+    def slopes_back(self, at: slice, g, whole: bool = False) -> tuple:
         """The transpose of `slopes`: what it gives for c; if `whole`, also what it gives for y of one step."""
         if self.inverse is not None:
             back = self.inverse[at].mT
             return np.matmul(back, g.reshape(len(g), -1, g.shape[3])).reshape(g.shape), None
         if self.refined is not None:
-            c = np.stack(
-                [self.refined.solve(k, v, True) for k, v in zip(range(self.steps)[at], g, strict=True)]
-            )
+            c = self.refined_at(at, g, True)
             return c, products(self.J, at, slice(None), c, True)[0].sum(0)
         c, total = np.array(g), 0.0
         for i in reversed(range(not whole, self.stages)):

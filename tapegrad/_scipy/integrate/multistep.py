@@ -18,7 +18,7 @@ GAMMA = np.append(0.0, np.cumsum(1 / np.arange(1, HIGHEST_ORDER + 1)))
 ALPHA = (1 - KAPPA) * GAMMA
 
 
-def rescaling(factor: Any) -> Any:
+def rescaling(factor):
     """Return the matrix that makes differences of points `factor` times as far apart.
 
     The first rows and columns are that of a lower order."""
@@ -30,7 +30,7 @@ def rescaling(factor: Any) -> Any:
     return np.array(units).T @ traced_np.stack(rows, 1)
 
 
-def interpolation(s: Any) -> Any:
+def interpolation(s):
     """Return the weights of the differences at a time so many steps after the last point."""
     found = [s]
     for k in range(1, HIGHEST_ORDER):
@@ -51,19 +51,19 @@ class MultistepSteps(NamedTuple):
     D: Any
     K: Any = None
 
-    def equations(self, J: Any) -> "MultistepEquations":
+    def equations(self, J) -> "MultistepEquations":
         return MultistepEquations(self, J)
 
-    def stages(self, states: Any, K: Any, at: slice) -> Any:
+    def stages(self, states, K, at: slice):
         return states[at, None]
 
-    def weights(self, at: Any, x: Any) -> Any:
+    def weights(self, at, x):
         """Return the weights of the differences of steps, from the first on, at shares x of the steps."""
         powers = interpolation((x - 1.0) * (np.diff(self.ends) / self.sizes)[at])
         return powers.T * (self.orders[:, None] >= np.arange(1, HIGHEST_ORDER + 1))[at]
 
 
-def multistep_steps(parts: list, y0: Any) -> MultistepSteps:
+def multistep_steps(parts: list, y0) -> MultistepSteps:
     """Return the steps of SciPy's interpolants, which hold the differences after each step."""
     ends = np.array([parts[0].t_old, *[part.t for part in parts]])
     D = np.zeros((len(parts), HIGHEST_ORDER + 1, len(y0)), np.result_type(y0, parts[0].D))
@@ -75,7 +75,7 @@ def multistep_steps(parts: list, y0: Any) -> MultistepSteps:
     return MultistepSteps(ends, y, ends[:, None], y[:, None], orders.astype(int), sizes, D[:, 1:])
 
 
-def rescaled(order: int, factor: float) -> Any:
+def rescaled(order: int, factor: float):
     """Return the matrix that makes differences, up to an order, of points `factor` times as far apart."""
     found = np.eye(HIGHEST_ORDER + 1)
     if factor != 1.0:
@@ -88,7 +88,7 @@ class MultistepEquations(LinearSteps):
 
     The Jacobians have the shape (steps + 1, 1, n, n)."""
 
-    def __init__(self, steps: MultistepSteps, J: Any):
+    def __init__(self, steps: MultistepSteps, J):
         self.J, self.steps, self.n = J, len(steps.orders), J.shape[-1]
         self.size = (self.steps + 2) * self.n
         self.results = (self.steps + 1) * self.n * (2 + HIGHEST_ORDER)
@@ -112,16 +112,16 @@ class MultistepEquations(LinearSteps):
         self.inverse = inverses(A, ends) if small else None
         self.refined: Any = None if small else RefinedSteps(A, ends)
 
-    def slope(self, k: int, c: Any, back: bool) -> Any:
+    def slope(self, k: int, c, back: bool):
         """Return (1 - c J)^-1 c for a step, or the transpose."""
         if self.inverse is not None:
             return (self.inverse[k].T if back else self.inverse[k]) @ c
         return self.refined.solve(k, c[None], back)[0]
 
-    def product(self, k: int, x: Any, back: bool) -> Any:
+    def product(self, k: int, x, back: bool):
         return products(self.J, slice(k, k + 1), slice(None), x[None, None], back)[0, 0]
 
-    def solved(self, z: Any) -> tuple:
+    def solved(self, z) -> tuple:
         r = z[self.n :].reshape(self.steps + 1, self.n, -1)
         D, K = np.zeros((self.steps + 1, HIGHEST_ORDER + 1, *r.shape[1:])), np.empty(r.shape)
         D[0, 0] = z[: self.n]
@@ -133,7 +133,7 @@ class MultistepEquations(LinearSteps):
             D[k + 1] += self.w[k][:, None, None] * K[k + 1]
         return D[:, 0], K, D[:, 1:]
 
-    def transposed(self, g: Any) -> tuple:
+    def transposed(self, g) -> tuple:
         count = (self.steps + 1) * self.n
         y, K = g[: 2 * count].reshape(2, self.steps + 1, self.n, -1)
         D = g[2 * count :].reshape(self.steps + 1, HIGHEST_ORDER, self.n, -1)

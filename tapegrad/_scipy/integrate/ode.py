@@ -4,7 +4,6 @@ The value is SciPy's, whose integrator goes on from call to call; the derivative
 method with smaller errors, from the state of the last call."""
 
 from collections.abc import Callable
-from typing import Any
 
 import scipy.integrate as itg
 
@@ -30,7 +29,7 @@ FINE = {"rtol": 1e-10, "atol": 1e-12}
 class ode(Carrier, metaclass=CarrierType):
     _theirs = itg.ode
 
-    def __init__(self, f: Callable, jac: Any = None):
+    def __init__(self, f: Callable, jac=None):
         self.f = f
         self.f_params = ()
         self.t = 0.0
@@ -42,7 +41,7 @@ class ode(Carrier, metaclass=CarrierType):
         slopes = lambda t, y: bare(as_float_array(jac(t, y, *map(bare, self.jac_params))))
         self.real = type(self)._theirs(of, None if jac is None else slopes)
 
-    def at(self, t: Any, y: Any, *params: Any) -> Any:
+    def at(self, t, y, *params):
         """The plain slope; a function that captured what is tracked is found out by it."""
         slope = as_float_array(self.f(t, y, *params))
         self.moves = self.moves or holds_tracked(slope)
@@ -51,7 +50,7 @@ class ode(Carrier, metaclass=CarrierType):
     def _tracked(self) -> bool:
         return holds_tracked(self._y, self.t, self.f_params)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self.real
 
     y = property(lambda self: self._y)

@@ -23,6 +23,7 @@ from .kernel_steps import (
     ImplicitSteps,
     combined,
     once,
+    or_one,
     replaced_where,
     root_mean_square,
 )
@@ -102,7 +103,7 @@ class Attempt(NamedTuple):
     iteration: StageIteration
 
 
-def mixed(matrix: Any, rows: list) -> list:
+def mixed(matrix, rows: list) -> list:
     """Return the products of a small matrix with rows."""
     return [combined(line, rows) for line in matrix]
 
@@ -111,7 +112,7 @@ class RadauSteps(ImplicitSteps):
     error_order, iterations = 3, ITERATIONS
     most_states = 8  # SciPy is faster beyond
 
-    def begun(self, f: Callable, y: Any) -> RadauWalk:
+    def begun(self, f: Callable, y) -> RadauWalk:
         slope = value(f(self.start, y))
         size = value(self.first_size(f, y, slope))
         return RadauWalk(
@@ -134,7 +135,7 @@ class RadauSteps(ImplicitSteps):
             status=GOING,
         )
 
-    def interpolated(self, Z: list, x: Any) -> Any:
+    def interpolated(self, Z: list, x):
         """Return the change of the state at a share x of a step."""
         total, power = 0.0, 1.0
         for weights in INTERPOLANT.T:
@@ -142,7 +143,7 @@ class RadauSteps(ImplicitSteps):
             total = total + power * mixed([weights], Z)[0]
         return total
 
-    def converged(self, f: Callable, c: RadauWalk, h: Any, scale: Any, matrices: tuple) -> StageIteration:
+    def converged(self, f: Callable, c: RadauWalk, h, scale, matrices: tuple) -> StageIteration:
         """Return the end of Newton's iteration from the prediction by the step before."""
         n, y, own = len(scale), value(c.y), [value(z) for z in c.Z]
         length = c.t - c.before
@@ -174,7 +175,7 @@ class RadauSteps(ImplicitSteps):
         begin = StageIteration(0.0, W, np.stack(start), 0.0, 0.0, GOING)
         return while_loop(lambda v: v.status == GOING, tried, begin, ITERATIONS)
 
-    def differentiated(self, f: Callable, c: RadauWalk, h: Any, found: StageIteration) -> list:
+    def differentiated(self, f: Callable, c: RadauWalk, h, found: StageIteration) -> list:
         """Return the changes at the stages with their derivatives."""
         A, times = COLLOCATION.A, [c.t + h * node for node in COLLOCATION.C]
         Z, n = [value(z) for z in found.Z], len(c.y)
@@ -203,7 +204,7 @@ class RadauSteps(ImplicitSteps):
         last_error = np.where(asked == c.size, c.last_error, NONE)
         return Attempt(end, asked, h, last_error, J, factored, real, v)
 
-    def error(self, f: Callable, c: RadauWalk, e: Attempt) -> Any:
+    def error(self, f: Callable, c: RadauWalk, e: Attempt):
         """Return the norm of the error of a step; after a rejection the estimate is made better."""
         y, Z = value(c.y), e.iteration.Z
         moved = mixed([ERRORS], [Z[i] for i in STAGES])[0] / e.h
@@ -243,17 +244,17 @@ class RadauSteps(ImplicitSteps):
             status=np.where(good | repeats | (next_size >= self.least(c.t)), GOING, SMALL_STEP),
         )
 
-    def between(self, f: Callable, c: RadauWalk, t: Any) -> Any:
+    def between(self, f: Callable, c: RadauWalk, t):
         """Return the state at the time t of the last step."""
         length = c.t - c.before
-        x = (t - c.before) / np.where(length == 0.0, 1.0, length)
+        x = (t - c.before) / or_one(length)
         return c.state + self.interpolated([c.Z[i] for i in STAGES], x)
 
 
-def predicted(size: Any, last_size: Any, error: Any, last_error: Any) -> Any:
+def predicted(size, last_size, error, last_error):
     """Return a factor for the size, by the errors of this step and of the one before."""
     known = (last_error >= 0.0) & (error != 0.0)
-    safe = np.where(error == 0.0, 1.0, error)
+    safe = or_one(error)
     ratio = np.where(known, last_error, 1.0) / safe
     multiplier = np.where(known, size / np.where(known, last_size, 1.0) * ratio**0.25, 1.0)
     return np.where(error == 0.0, 1e300, np.minimum(1.0, multiplier) * safe**-0.25)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as plain_np
@@ -17,6 +16,7 @@ from ..._core.variable import HANDLES, Variable, View
 from ..._transforms.products import jvp, vjp
 from ..._transforms.vmap import vmap
 from ...ops.declare import dtype, shape
+from ..linear_maps import rows_of
 from ..namespaces import as_float_array, bare
 from .linear_steps import SparseJacobians
 
@@ -39,30 +39,30 @@ EVALUATIONS: WeakKeyDictionary = WeakKeyDictionary()
 LARGER = 8  # states that double what an evaluation and its derivative take
 
 
-def code_key(fun: Any) -> Any:
+def code_key(fun):
     return getattr(fun, "__code__", type(fun))
 
 
-def evaluations_of(code: Any) -> float:
+def evaluations_of(code) -> float:
     return EVALUATIONS.get(code, 0.0)
 
 
-def count_evaluations(fun: Any, count: int, states: int) -> None:
+def count_evaluations(fun, count: int, states: int) -> None:
     """Add the evaluations of one call."""
     code = code_key(fun)
     EVALUATIONS[code] = evaluations_of(code) + count * (1 + states / LARGER)
 
 
-def real_parts(y: Any) -> Any:
+def real_parts(y):
     """Complex states as twice as many real ones."""
     return np.concatenate([np.real(y), np.imag(y)], -1)
 
 
-def all_real(*ys: Any) -> list:
+def all_real(*ys) -> list:
     return [real_parts(y) if y.dtype.kind == "c" else y for y in ys]
 
 
-def complex_states(y: Any) -> Any:
+def complex_states(y):
     n = shape(y)[-1] // 2
     return y[..., :n] + 1j * y[..., n:]
 
@@ -82,20 +82,20 @@ class RightSide:
         """Return this with another function."""
         return RightSide(f, self.mixed, self.vectorized, self.in_order)
 
-    def point(self, t: Any, y: Any) -> Any:
+    def point(self, t, y):
         y = complex_states(y) if self.mixed else y
         slope = np.reshape(as_float_array(self.f(t, np.reshape(y, (-1, 1)) if self.vectorized else y)), -1)
         if shape(slope) != shape(y):  # SciPy's explicit methods take one number for all states
             slope = np.broadcast_to(slope, shape(y))
         return real_parts(slope) if self.mixed else slope
 
-    def __call__(self, T: Any, Y: Any) -> Any:
+    def __call__(self, T, Y):
         """(points,), (points, n) -> (points, n)"""
         parts: list = []
         self.extend(parts, T, Y)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def extend(self, parts: list, T: Any, Y: Any) -> None:
+    def extend(self, parts: list, T, Y) -> None:
         count = shape(Y)[0]
         if self.in_order or self.misses == MISSES or count == 1:
             parts.append(np.stack([self.point(T[k], Y[k]) for k in range(count)]))
@@ -109,7 +109,7 @@ class RightSide:
             for part in (slice(0, count // 2), slice(count // 2, count)):
                 self.extend(parts, T[part], Y[part])
 
-    def pattern(self, t: Any, y: Any) -> Any:
+    def pattern(self, t, y):
         """Return the places of the entries of df / dy, if they are few; else None."""
         known, sparsity = heard(), load("tapegrad.sparse")
         try:
@@ -120,7 +120,7 @@ class RightSide:
         few = len(sparsity.coloring(found)) <= SPARSE_SHARE * len(y)
         return found if few else None
 
-    def sparse_jacobians(self, T: Any, Y: Any, pattern: Any) -> tuple | None:
+    def sparse_jacobians(self, T, Y, pattern) -> tuple | None:
         """Return f and the entries of df / dy at the points (t, y), one product for each colour.
 
         None: at some point there are entries elsewhere, as one more product shows."""
@@ -133,7 +133,7 @@ class RightSide:
         for at in [slice(k, k + part) for k in range(0, len(Y), part)]:
             here = Const(lambda y, at=at: self(T[at], y))
 
-            def along(v: Any, here: Any = here, at: slice = at) -> tuple:
+            def along(v, here=here, at: slice = at) -> tuple:
                 return tuple(map(bare, jvp(here, (Y[at],), (plain_np.broadcast_to(v, Y[at].shape),))))
 
             for colour in range(colours.max(initial=-1) + 1):
@@ -146,10 +146,10 @@ class RightSide:
                 return None
         return values, entries
 
-    def jacobians(self, T: Any, Y: Any, implicit: bool, pattern: Any) -> tuple:
+    def jacobians(self, T, Y, implicit: bool, pattern) -> tuple:
         """(f, df / dy) at plain points; T has (steps, stages). `pattern`: where df / dy has entries, or
         None."""
-        n, points = Y.shape[-1], Y.reshape(-1, Y.shape[-1])
+        n, points = Y.shape[-1], rows_of(Y)
         if implicit and pattern is not None and pattern.shape == (n, n):
             found = self.sparse_jacobians(T.reshape(-1), points, pattern)
             if found is not None:
@@ -164,7 +164,7 @@ class RightSide:
         return bare(value).reshape(Y.shape), rows.reshape(*Y.shape, n)
 
 
-def check_slopes(found: Any, K: Any, Y: Any, J: Any = None) -> None:
+def check_slopes(found, K, Y, J=None) -> None:
     """Are these slopes at the stages Y those that were computed before? A function that goes by something
     that it alters itself (a count, a flag, a random generator) has given others."""
     with plain_np.errstate(invalid="ignore"):  # of an infinite Jacobian
@@ -191,7 +191,7 @@ def other_values() -> GuardError:
 class ReadingWalk(DependencyWalk):
     """A walk that compares a number as it does an array, if it is a Variable."""
 
-    def visit(self, x: Any) -> None:
+    def visit(self, x) -> None:
         if type(x) not in HANDLES:
             super().visit(x)
         elif id(x) in self.place:

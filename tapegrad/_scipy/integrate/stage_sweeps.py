@@ -26,7 +26,7 @@ from ..._transforms.rebind import Rebind, forgotten, out_of, with_all
 from ..._transforms.vmap import vmap
 from ...implicit import or_zeros
 from ...ops.declare import dtype, shape
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import holds_tracked
 from .right_side import NAME, ROUNDING, RightSide, check_slopes, form_of_reading, other_values
 
@@ -68,7 +68,7 @@ class StageSlope(PickledByCall):
     def __del__(self):
         at_the_end_of(self, "first")  # as of a Call
 
-    def __call__(self, y: Any, t: Any, *values: Any) -> Any:
+    def __call__(self, y, t, *values):
         shadow = Rebind(self.functions, [], self.first, values)
         with shadow as ((f,), _):
             slope = out_of(self.right.of(f).point(t, y))
@@ -100,10 +100,10 @@ class StageSlope(PickledByCall):
         arguments. `given`: the arrays of v, so many, and the arguments."""
         back, many = kind
 
-        def run(*given: Any) -> tuple:
+        def run(*given) -> tuple:
             v, at = given[:count], given[count:]
 
-            def slope(xs: list) -> Any:
+            def slope(xs: list):
                 moved = dict(zip(moving, xs, strict=True))
                 return self(*[moved.get(p, x) for p, x in enumerate(at)])
 
@@ -147,19 +147,19 @@ class StageSweep:
     `asked`: the steps whose slopes are given. `moving`: the places of the start and of the other arguments
     that are tracked."""
 
-    def __init__(self, steps: Any, slope: StageSlope, asked: Any, moving: list):
+    def __init__(self, steps, slope: StageSlope, asked, moving: list):
         self.steps, self.slope, self.moving = steps, slope, moving
         self.rows = {int(k): row for row, k in enumerate(asked)}
         self.known = len(steps.K) == len(steps.B)  # are the slopes of all steps kept?
         self.allowed = 2 * ROUNDING * max(steps.K.max(initial=0.0), -steps.K.min(initial=0.0))
 
-    def __call__(self, *xs: Any) -> tuple:
+    def __call__(self, *xs) -> tuple:
         states = self.steps.states
         quick: dict = {}
         with changed(depth=0, compared=set()):
             return states, plain_np.array([self.stages(k, states, xs, quick)[1] for k in self.rows])
 
-    def stages(self, k: int, states: Any, xs: tuple, quick: dict | None) -> tuple:
+    def stages(self, k: int, states, xs: tuple, quick: dict | None) -> tuple:
         """Return the states at the stages of a step, and their slopes."""
         A, B, y = self.steps.A[k], self.steps.B[k], states[k]
         if self.known and quick is not None:
@@ -176,14 +176,12 @@ class StageSweep:
                 raise other_values()
         return Y, slopes
 
-    def arguments(self, y: Any, stage: tuple, xs: Any) -> list:
+    def arguments(self, y, stage: tuple, xs) -> list:
         """Return the arguments of a stage, or tangents of these; `xs`: pairs of a place and an argument."""
         at = stage[0] * self.steps.A.shape[1] + stage[1]
         return [y if p == 0 else x[at] if p == 1 else x for p, x in xs]
 
-    def product(
-        self, kind: tuple, quick: dict | None, at: tuple, y: Any, slope: Any, xs: tuple, v: tuple
-    ) -> list:
+    def product(self, kind: tuple, quick: dict | None, at: tuple, y, slope, xs: tuple, v: tuple) -> list:
         """Return the pullback of v to what moves, or the tangent along v, at a stage with this slope. The
         slope None is returned itself.
 
@@ -206,7 +204,7 @@ class StageSweep:
                 raise other_values()
         return parts
 
-    def pull(self, w: tuple, out: tuple, need: Any, *xs: Any) -> list:
+    def pull(self, w: tuple, out: tuple, need, *xs) -> list:
         """Return the cotangents of the arguments."""
         g, linear = or_zeros(w, out), self.linear(out, xs)
         if linear is None:
@@ -216,7 +214,7 @@ class StageSweep:
         by_place = dict(zip(self.moving, found, strict=True))
         return [by_place.get(p) for p in range(len(xs))]
 
-    def push(self, v: tuple, out: tuple, *xs: Any) -> list:
+    def push(self, v: tuple, out: tuple, *xs) -> list:
         """Return the tangents of the states and slopes."""
         along = [np.zeros_like(xs[p]) if v[p] is None else v[p] for p in self.moving]
         linear = self.linear(out, xs)
@@ -230,9 +228,9 @@ class StageSweep:
         if any([isinstance(x, Variable) for x in (*out, *xs)]) or any([dtype(x).char != "d" for x in moving]):
             return None
 
-        def by_stack(f: Callable, like: Any) -> Callable:
-            def run(z: Any) -> Any:
-                flat, many = z.reshape(-1, z.shape[-1]) if z.ndim > 1 else z, z.ndim > 1
+        def by_stack(f: Callable, like) -> Callable:
+            def run(z):
+                flat, many = rows_of(z) if z.ndim > 1 else z, z.ndim > 1
                 # arrays stay plain
                 with changed(depth=0, compared=set()), self.slope.recordings(self.moving):
                     found = f(split(flat, like), out, xs, many, {})
@@ -243,7 +241,7 @@ class StageSweep:
         size = sum([math.prod(shape(x)) for x in moving])
         return AxisMap(by_stack(self.pushed, moving), size, by_stack(self.pulled, out))
 
-    def pulled(self, w: Any, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
+    def pulled(self, w, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
         """Return the cotangents of what moves, from the last stage to the first. `many`: of a stack."""
         (ends, slopes), A, B = w, self.steps.A, self.steps.B
         adjoint = ends[..., -1, :]
@@ -266,7 +264,7 @@ class StageSweep:
             adjoint = combined(ends[..., k, :] + after, [1.0] * len(pulled), pulled)
         return [adjoint, *terms.values()]
 
-    def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
+    def pushed(self, along, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
         """Return the tangents, from the first stage to the last."""
         A = self.steps.A
         B = self.steps.B
@@ -284,12 +282,12 @@ class StageSweep:
         return [np.stack(ends, -2), np.stack(rows, -3)]
 
 
-def joined(xs: Any, lead: int) -> Any:
+def joined(xs, lead: int):
     """Return arrays as one along the last axis; `lead`: the number of axes of a stack."""
     return np.concatenate([np.reshape(x, (*shape(x)[:lead], -1)) for x in xs], -1)
 
 
-def split(z: Any, like: Any) -> list:
+def split(z, like) -> list:
     """Return the arrays that were joined, with the shapes of these."""
     shapes = [tuple(shape(x)) for x in like]
     ends = [*itertools.accumulate([math.prod(dims) for dims in shapes])]
@@ -297,21 +295,21 @@ def split(z: Any, like: Any) -> list:
     return [np.reshape(z[..., a:b], (*shape(z)[:-1], *dims)) for a, b, dims in rows]
 
 
-def combined(y: Any, weights: Any, slopes: list) -> Any:
+def combined(y, weights, slopes: list):
     """Return y and the sum of weight times slope."""
     for w, slope in zip(weights, slopes, strict=False):
         y = y + w * slope if w else y
     return y
 
 
-def swept(steps: Any, asked: Any, right: RightSide, start: Any) -> tuple:
+def swept(steps, asked, right: RightSide, start) -> tuple:
     """Return the states at the ends of the steps, and the slopes of the stages of those that are asked for,
     with derivatives."""
     slope, times = StageSlope(right, steps.T.size), steps.T.reshape(-1)
     end = steps.states[-2] + steps.A[-1, -1] @ steps.K[-1]
     last = end, times[-1]
 
-    def run(values: list) -> Any:
+    def run(values: list):
         found = slope(*last, *map(primal_of, values))
         check_slopes(found, steps.K[-1, -1], end)
         xs = (start, times, *values)

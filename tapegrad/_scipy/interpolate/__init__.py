@@ -2,7 +2,6 @@
 in interpolate.gridded.py."""
 
 import sys
-from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
@@ -13,7 +12,7 @@ from ..._core.arrays import xp_of
 from ..._core.registry import load
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape, xp
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import (
     CarrierType,
     as_float_array,
@@ -58,14 +57,14 @@ class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
         )
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = object.__new__(LinearNDInterpolator)
         values = shadow(x.values)
         new._tri, new.points = x.tri, shadow(x.points)
         new.values, new.fill_value = np.reshape(values, (shape(values)[0], *x.values_shape)), x.fill_value
         return new
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self._real()(self._tri, plain_argument(self.values), self.fill_value)
 
     def __call__(self, *args, simplex_tolerance=None):
@@ -100,12 +99,12 @@ class NearestNDInterpolator(Interpolant, metaclass=CarrierType):
         self.values, self._options = as_float_array(y, like), (rescale, tree_options)
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = object.__new__(NearestNDInterpolator)
         new.points, new.values, new._options = shadow(x.points), shadow(x.values), (False, None)
         return new
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self._real()(plain_argument(self.points), plain_argument(self.values), *self._options)
 
     def __call__(self, *args, **query_options):
@@ -142,14 +141,14 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
             )
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         values = np.reshape(shadow(x.values), (shape(x.values)[0], *x.values_shape))
         return cls(x.tri, values, x.fill_value)
 
     def _tracked(self) -> bool:
         return holds_tracked(self.values)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self._real()(self.points, plain_argument(self.values), *self._settings)
 
     def __call__(self, *args, simplex_tolerance=None):
@@ -164,7 +163,7 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
         library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
         points = self.points if hasattr(self.points, "simplices") else bare(self.points)
         places = bare(point_coordinates(args, 2, self.values))
-        flat = places.reshape(-1, places.shape[-1])
+        flat = rows_of(places)
         on = lambda v: real(points, v, 0.0, *settings)(flat, **more)
         columns = AxisMap(
             lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows

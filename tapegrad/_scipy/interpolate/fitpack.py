@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
@@ -27,7 +26,7 @@ from .smoothing import smoothed
 from .splines import made_spline, make_lsq_spline
 
 
-def representation(x: Any, y: Any, w: Any, k: int, s: Any, found: tuple) -> tuple:
+def representation(x, y, w, k: int, s, found: tuple) -> tuple:
     """(t, c, k) of FITPACK's."""
     t, c = smoothed(x, y, w, found[0], k, found[1], s if holds_tracked(s) else None)
     return t, np.concatenate([c, plain_np.zeros(k + 1)]), k
@@ -55,7 +54,7 @@ def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_out
     return spline.t, np.concatenate([spline.c, plain_np.zeros(k + 1)]), k
 
 
-def arrays_of(tck: Any, *more: Any) -> tuple:
+def arrays_of(tck, *more) -> tuple:
     """(knots, coefficients, degree), and `more`, as arrays of one kind."""
     t, c, k = tck
     like = dtype_like(t, c, *more)
@@ -63,10 +62,10 @@ def arrays_of(tck: Any, *more: Any) -> tuple:
     return t, c[: shape(t)[0] - k - 1], k, *rest
 
 
-def componentwise(at: int) -> Any:
+def componentwise(at: int):
     """Of a curve, whose coefficients are a list, for each of its components.  `at`: which argument is it?"""
 
-    def declare(rule: Any) -> Any:
+    def declare(rule):
         @functools.wraps(rule)
         def run(*args, **settings):
             t, c, k = args[at]
@@ -139,7 +138,7 @@ def insert(x, tck, m=1, per=0):
 # --- UnivariateSpline: its knots are those of the library, its coefficients are functions of the data ---
 
 
-def fitted(theirs: Any, x: Any, y: Any, w: Any, ends: list, k: int, s: Any, t: Any) -> tuple:
+def fitted(theirs, x, y, w, ends: list, k: int, s, t) -> tuple:
     """(knots, coefficients): the library chooses the knots if it smooths."""
     if t is not None:
         like = dtype_like(x, y, t, w)
@@ -157,20 +156,20 @@ def fitted(theirs: Any, x: Any, y: Any, w: Any, ends: list, k: int, s: Any, t: A
     return spline.t, spline.c
 
 
-def fitted_by_library(constructor: Any) -> Any:
+def fitted_by_library(constructor):
     signature = inspect.signature(constructor)
 
     def __init__(self, *args, **kwargs):
-        given = signature.bind(self, *args, **kwargs)
-        given.apply_defaults()
-        _, x, y, *_ = args = list(given.arguments.values())
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        x, y, *_ = values = list(bound.arguments.values())[1:]
         there, theirs = on_a_device((x, y)), type(self)._theirs
         theirs = getattr(load("cupyx.scipy.interpolate"), theirs.__name__) if there else theirs
-        if not holds_tracked(args[1:]):
-            real = at_users_line(theirs, *plain_argument(args[1:]))
+        if not holds_tracked(values):
+            real = at_users_line(theirs, *plain_argument(values))
             vars(self).update(_eval_args=real._eval_args, _data=real._data, ext=real.ext)
             return
-        given = {"s": 0, "t": None, **given.arguments}
+        given = {"s": 0, "t": None, **bound.arguments}
         w, ends, k, s = given["w"], list(given["bbox"]), given["k"], given["s"]
         x, y, w, _, self.ext = self.validate_input(x, y, w, ends, k, s, given["ext"], given["check_finite"])
         t, c = (device_rule(fitted) if there else fitted)(theirs, x, y, w, ends, k, s, given["t"])

@@ -2,7 +2,6 @@
 
 import inspect
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
@@ -13,7 +12,7 @@ from ..._core.primitive import primal_of
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import holds_somewhere
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import (
     CarrierType,
     as_float_array,
@@ -35,14 +34,14 @@ from .piecewise import (
 from .splines import made_spline
 
 
-def grid_weights(t: Any, x: Any, k: int) -> tuple:
+def grid_weights(t, x, k: int) -> tuple:
     """(places of the first coefficients, the k + 1 weights along a last axis) of points on an axis with these
     knots."""
     at = piece_numbers(t, x, k, shape(t)[0] - k - 2)
     return at - k, np.stack(bspline_basis(t, x, at, k), -1)
 
 
-def tensor_product_sum(c: Any, axes: list) -> Any:
+def tensor_product_sum(c, axes: list):
     """The sum over the neighbours of points in a grid of coefficients; axes: (place of the first, weights)
     for each leading axis."""
     flat, d = 0, len(axes)
@@ -59,7 +58,7 @@ def tensor_product_sum(c: Any, axes: list) -> Any:
     return values
 
 
-def direction(p: Any) -> int:
+def direction(p) -> int:
     """1 for ascending points, -1 for descending ones."""
     if bool(np.all(p[1:] > p[:-1])):
         return 1
@@ -98,10 +97,10 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
         self._splines: dict = {}
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return cls([shadow(p) for p in x.grid], shadow(x.values), x.method, x.bounds_error, x.fill_value)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self._real()(
             plain_argument(self.grid),
             plain_argument(self.values),
@@ -133,7 +132,7 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
             y = np.where(trailing(outside, ndim(y) - 1), self.fill_value, y)
         return np.reshape(y, to + shape(self.values)[d:])
 
-    def _inside(self, x: list, method: str) -> Any:
+    def _inside(self, x: list, method: str):
         if method == "linear":
             found = []
             for v, p in zip(x, self.grid, strict=True):
@@ -168,7 +167,7 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
         return tensor_product_sum(c, [grid_weights(t, v, k) for t, v in zip(knots, x, strict=True)])
 
 
-def coefficients_on_grid(points: Any, values: Any, degrees: tuple) -> tuple:
+def coefficients_on_grid(points, values, degrees: tuple) -> tuple:
     """(coefficients of the product of interpolating splines, their knots)."""
     c, knots = values, []
     for i, (p, k) in enumerate(zip(points, degrees, strict=True)):
@@ -208,14 +207,14 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
         )
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = object.__new__(RectBivariateSpline)
         tx, ty, c = x.tck
         new.degrees = kx, ky = x.degrees
         new.tx, new.ty, new.c = shadow(tx), shadow(ty), shadow(c.reshape(len(tx) - kx - 1, len(ty) - ky - 1))
         return new
 
-    def _plain(self) -> Any:
+    def _plain(self):
         tck = plain_argument(self.tx), plain_argument(self.ty), plain_np.ravel(plain_argument(self.c))
         return itp.BivariateSpline._from_tck((*tck, *self.degrees))
 
@@ -230,13 +229,13 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
             y = np.reshape(q[None, :] + np.zeros((shape(p)[0], 1)), -1)
             return np.reshape(self._at(x, y, dx, dy), (shape(p)[0], shape(q)[0]))
         to = plain_np.broadcast_shapes(shape(x), shape(y))
-        flat = [np.reshape(np.broadcast_to(v, to), -1) for v in (x, y)]
-        return np.reshape(self._at(*flat, dx, dy), to)
+        x, y = [np.reshape(np.broadcast_to(v, to), -1) for v in (x, y)]
+        return np.reshape(self._at(x, y, dx, dy), to)
 
     def ev(self, xi, yi, dx=0, dy=0):
         return self(xi, yi, dx, dy, grid=False)
 
-    def _at(self, x: Any, y: Any, dx: int, dy: int) -> Any:
+    def _at(self, x, y, dx: int, dy: int):
         c, (kx, ky) = self.c, self.degrees
         x, y = [np.clip(v, t[k], t[shape(t)[0] - k - 1]) for v, t, k in ((x, self.tx, kx), (y, self.ty, ky))]
         tx, c, kx = differentiated(self.tx, c, kx, dx)
@@ -249,7 +248,7 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
 INTERPOLATE.rule(itp.RectBivariateSpline)(RectBivariateSpline)
 
 
-def given_by_tck(real: Any) -> type:
+def given_by_tck(real) -> type:
     """A class whose knots are chosen by its data: with plain data, differentiated by the point."""
 
     def __init__(self, *args, **kwargs):
@@ -294,7 +293,7 @@ class SphereSpline(RectBivariateSpline):
             )
         given = plain_argument(given)
         coefficients = lambda y: plain_np.array(
-            [real(**given, r=row.reshape(shape(r))).tck[2] for row in y.reshape(-1, y.shape[-1])]
+            [real(**given, r=row.reshape(shape(r))).tck[2] for row in rows_of(y)]
         )
         self.tx, self.ty, c = real(
             **given, r=plain_np.ones(shape(r)) if holds_tracked(r) else plain_argument(r)
@@ -307,9 +306,6 @@ class SphereSpline(RectBivariateSpline):
                 map=AxisMap(lambda y: coefficients(y).reshape(*y.shape[:-1], -1), n),
             )
         self.c = np.reshape(c, (len(self.tx) - kx - 1, len(self.ty) - ky - 1))
-
-    def _plain(self) -> Any:
-        return RectBivariateSpline._plain(self)
 
     def __call__(self, theta, phi, dtheta=0, dphi=0, grid=True):
         for name, angle, most in (("theta", theta, math.pi), ("phi", phi, 2 * math.pi)):
@@ -351,10 +347,10 @@ class NdBSpline(Interpolant, metaclass=CarrierType):
         self.extrapolate = True if extrapolate is None else bool(extrapolate)
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return cls([shadow(v) for v in x.t], shadow(x.c), x.k, extrapolate=x.extrapolate)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return itp.NdBSpline(
             plain_argument(self.t), plain_argument(self.c), self.k, extrapolate=self.extrapolate
         )

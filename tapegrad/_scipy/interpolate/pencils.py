@@ -9,7 +9,7 @@ from ... import numpy as np
 from ..namespaces import bare
 
 
-def pencil_eigenvalues(A: Any, B: Any) -> Any:
+def pencil_eigenvalues(A, B):
     """Of A v = w B v, where B may be singular: those that SciPy finds, each made a function of A and B by
     Newton's steps."""
     w, right = scipy.linalg.eig(bare(A), bare(B))

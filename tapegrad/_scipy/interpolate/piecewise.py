@@ -24,7 +24,7 @@ from ..._core.primitive import primal_of, seen
 from ..._core.registry import load
 from ...ops.declare import dtype, ndim, shape
 from ..followed import FollowedObject, Follower, FunctionOverlay
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import (
     Carrier,
     SciPyNamespace,
@@ -51,11 +51,11 @@ FOLLOWED = Follower(
 )
 
 
-def dtype_like(*xs: Any) -> Any:
+def dtype_like(*xs):
     return next((x for x in xs if holds_tracked(x)), next((x for x in xs if on_a_device((x,))), None))
 
 
-def by_equations(*xs: Any) -> bool:
+def by_equations(*xs) -> bool:
     """Are coefficients solved for by operations of ours: of what is tracked, or lies on a device, where SciPy
     does not run?"""
     return holds_tracked(*xs) or on_a_device(xs)
@@ -75,7 +75,7 @@ class Interpolant(Carrier):
             return
 
         @functools.wraps(own)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(self, *args, **kwargs):
             if "c" in map(kind_of, (*args, *kwargs.values())):
                 raise lost_imaginary_part(type(self)._theirs.__name__)
             return own(self, *args, **kwargs)
@@ -85,14 +85,14 @@ class Interpolant(Carrier):
     def _tracked(self) -> bool:
         return holds_tracked(*[getattr(self, n) for n in self.names])
 
-    def _plain(self) -> Any:
+    def _plain(self):
         raise NotImplementedError
 
-    def _answers(self, *xs: Any) -> bool:
+    def _answers(self, *xs) -> bool:
         """Does SciPy's own object answer, since nothing is tracked and all lies on the host?"""
         return not holds_tracked(xs) and not self._tracked() and not on_a_device((xs, vars(self)))
 
-    def _real(self, theirs: Any = None) -> Any:
+    def _real(self, theirs=None):
         """The class of SciPy's, or of CuPy's of that name, for an object over these arrays."""
         theirs = theirs or type(self)._theirs
         return (
@@ -101,7 +101,7 @@ class Interpolant(Carrier):
             else theirs
         )
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name.startswith("_"):
             raise AttributeError(name)
         if self._tracked():
@@ -122,7 +122,7 @@ class ConstructedObject(FollowedObject):
 
     _parts: tuple[str, ...]
 
-    def _plain(self) -> Any:
+    def _plain(self):
         parts = plain_argument([getattr(self, name) for name in self._parts])
         theirs = type(self)._theirs
         if on_a_device(parts):
@@ -130,31 +130,31 @@ class ConstructedObject(FollowedObject):
         return theirs.construct_fast(*parts)
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return cls._made(*[shadow(getattr(x, name)) for name in cls._parts])
 
     @classmethod
-    def _made(cls, *parts: Any) -> Any:
+    def _made(cls, *parts):
         there = on_a_device(parts) and cls.__dict__.get("_on_device")
         kind: Any = there() if there else cls
         return kind.construct_fast(*parts)
 
 
-def follow_class(theirs: type) -> Any:
+def follow_class(theirs: type):
     """Declare the followed class as the rule.  The library makes what is plain."""
     ours = INTERPOLATE.rule(theirs)(FOLLOWED.klass(theirs))
     ours._plain_by_library = True
     return ours
 
 
-def piece_numbers(points: Any, x: Any, first: int, last: int) -> Any:
+def piece_numbers(points, x, first: int, last: int):
     """The number i, from first to last, of the piece of the breakpoints in which each x lies, points[i] <= x
     < points[i + 1]."""
     inner = primal_of(points[first + 1 : last + 1])
     return np.searchsorted(inner, primal_of(x), side="right") + first
 
 
-def arranged(y: Any, n: int, axis: int) -> Any:
+def arranged(y, n: int, axis: int):
     """The axes of the points, which stand first, where the axis of the interpolation was."""
     if not axis:
         return y
@@ -162,14 +162,14 @@ def arranged(y: Any, n: int, axis: int) -> Any:
     return np.transpose(y, order[n : n + axis] + order[:n] + order[n + axis :])
 
 
-def trailing(v: Any, n: int) -> Any:
+def trailing(v, n: int):
     return np.reshape(v, shape(v) + (1,) * n) if n else v
 
 
 # --- piecewise polynomials: SciPy's classes are followed; these are the rules of what they call ---
 
 
-def in_pieces(x: Any, p: Any) -> tuple:
+def in_pieces(x, p) -> tuple:
     """(The number of the piece in which each point lies, is it outside of all?)  Breakpoints may descend."""
     x, p, n = primal_of(x), primal_of(p), shape(x)[0]
     first, last = x[0], x[n - 1]
@@ -178,7 +178,7 @@ def in_pieces(x: Any, p: Any) -> tuple:
     return n - 2 - np.searchsorted(x[n - 2 : 0 : -1], p), (p > first) | (p < last)
 
 
-def power_sum(c: Any, s: Any, nu: int) -> Any:
+def power_sum(c, s, nu: int):
     """The derivative of order nu of sum_k c[k] s^(K - k)."""
     degree = shape(c)[0] - 1
     terms = [c[k] * float(math.perm(degree - k, nu)) for k in range(degree + 1 - nu)]
@@ -188,23 +188,23 @@ def power_sum(c: Any, s: Any, nu: int) -> Any:
     return y if len(terms) > 1 else y + 0.0 * s
 
 
-def bernstein_sum(c: Any, s: Any) -> Any:
+def bernstein_sum(c, s):
     degree = shape(c)[0] - 1
     return sum([c[k] * math.comb(degree, k) * s**k * (1 - s) ** (degree - k) for k in range(degree + 1)])
 
 
-def fill_points(out: Any, y: Any, outside: Any, extrapolate: bool) -> None:
+def fill_points(out, y, outside, extrapolate: bool) -> None:
     out[...] = y if extrapolate else np.where(outside[:, None], plain_np.nan, y)
 
 
-def evaluate(c: Any, x: Any, p: Any, nu: int, extrapolate: bool, out: Any) -> None:
+def evaluate(c, x, p, nu: int, extrapolate: bool, out) -> None:
     if nu < 0:
         raise ValueError("Order of derivative cannot be negative")
     at, outside = in_pieces(x, p)
     fill_points(out, power_sum(np.take(c, at, 1), (p - np.take(x, at))[:, None], nu), outside, extrapolate)
 
 
-def evaluate_bernstein(c: Any, x: Any, p: Any, nu: int, extrapolate: bool, out: Any) -> None:
+def evaluate_bernstein(c, x, p, nu: int, extrapolate: bool, out) -> None:
     h = (x[1:] - x[:-1])[:, None]
     for _ in range(nu):
         degree = shape(c)[0] - 1
@@ -214,7 +214,7 @@ def evaluate_bernstein(c: Any, x: Any, p: Any, nu: int, extrapolate: bool, out: 
     fill_points(out, bernstein_sum(np.take(c, at, 1), s), outside, extrapolate)
 
 
-def point_coordinates(points: Any, dims: int | None = None, like: Any = None) -> Any:
+def point_coordinates(points, dims: int | None = None, like=None):
     """Points, the coordinates along the last axis, of an array or a tuple of coordinates."""
     like = dtype_like(points) if like is None else like
     if isinstance(points, tuple):
@@ -225,7 +225,7 @@ def point_coordinates(points: Any, dims: int | None = None, like: Any = None) ->
     return points if ndim(points) > 1 else np.reshape(points, (-1, 1 if dims is None else dims))
 
 
-def evaluate_nd(c: Any, xs: tuple, degrees: Any, p: Any, nu: Any, extrapolate: bool, out: Any) -> None:
+def evaluate_nd(c, xs: tuple, degrees, p, nu, extrapolate: bool, out) -> None:
     """A polynomial in each box of a grid: sum of c[k..., i...] prod (p - x_i)^(K - k)."""
     found = [in_pieces(x, p[:, i]) for i, x in enumerate(xs)]
     steps = [
@@ -238,7 +238,7 @@ def evaluate_nd(c: Any, xs: tuple, degrees: Any, p: Any, nu: Any, extrapolate: b
     fill_points(out, c, functools.reduce(operator.or_, [outside for _, outside in found]), extrapolate)
 
 
-def fix_continuity(c: Any, x: Any, order: int) -> None:
+def fix_continuity(c, x, order: int) -> None:
     """The derivatives up to this order at the start of each piece become those at the end of the piece
     before."""
     h, n = (x[1:-1] - x[:-2])[:, None], shape(c)[0]
@@ -247,7 +247,7 @@ def fix_continuity(c: Any, x: Any, order: int) -> None:
         c[n - 1 - d, 1:] = c[n - 1 - d, :1] + np.cumsum(ends, 0)
 
 
-def integrate(c: Any, x: Any, a: Any, b: Any, extrapolate: bool, out: Any) -> None:
+def integrate(c, x, a, b, extrapolate: bool, out) -> None:
     n = shape(c)[0]
     whole = np.concatenate([c / constant_like(plain_np.arange(n, 0.0, -1)[:, None, None], c), 0.0 * c[:1]], 0)
     fix_continuity(whole, x, 0)
@@ -257,7 +257,7 @@ def integrate(c: Any, x: Any, a: Any, b: Any, extrapolate: bool, out: Any) -> No
     out[...] = y[1] - y[0] if extrapolate else np.where(np.any(outside), plain_np.nan, y[1] - y[0])
 
 
-def real_roots(c: Any, x: Any, y: Any, discontinuity: bool, extrapolate: bool) -> list:
+def real_roots(c, x, y, discontinuity: bool, extrapolate: bool) -> list:
     """The roots that SciPy finds, made better by Newton's steps, which have the derivative of the root.  A
     jump over y counts as a root; it moves with its breakpoint."""
     roots = []
@@ -273,7 +273,7 @@ def real_roots(c: Any, x: Any, y: Any, discontinuity: bool, extrapolate: bool) -
     return roots
 
 
-def of_slopes(constructor: Any) -> Any:
+def of_slopes(constructor):
     """A cubic with these slopes.  What SciPy's other classes give it has been checked."""
 
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
@@ -291,7 +291,7 @@ def of_slopes(constructor: Any) -> Any:
 FOLLOWED.decorate(itp.CubicHermiteSpline.__init__, of_slopes)
 
 
-def solve_banded(bands: tuple, ab: Any, b: Any, **_: Any) -> Any:
+def solve_banded(bands: tuple, ab, b, **_):
     """(CuPy has none.)"""
     if not on_a_device((ab, b)):
         return faces.linalg.solve_banded(bands, ab, b)
@@ -331,7 +331,7 @@ PPoly = INTERPOLATE.rules[itp.PPoly]
 # --- B-splines ---
 
 
-def bspline_basis(t: Any, x: Any, at: Any, k: int) -> list:
+def bspline_basis(t, x, at, k: int) -> list:
     """The k + 1 B-splines of degree k on the knots t that are not zero in the pieces `at`, at x."""
     w = [1.0 + 0.0 * x]
     for d in range(1, k + 1):
@@ -346,7 +346,7 @@ def bspline_basis(t: Any, x: Any, at: Any, k: int) -> list:
     return w
 
 
-def differentiated(t: Any, c: Any, k: int, order: int = 1) -> tuple:
+def differentiated(t, c, k: int, order: int = 1) -> tuple:
     """(knots, coefficients, degree) of a derivative; it is 0 between knots that coincide."""
     for _ in range(order):
         n = shape(t)[0] - k - 1
@@ -358,9 +358,7 @@ def differentiated(t: Any, c: Any, k: int, order: int = 1) -> tuple:
     return t, c, k
 
 
-def evaluate_spline(
-    t: Any, c: Any, k: int, x: Any, nu: int = 0, extrapolate: bool = True, out: Any = None
-) -> Any:
+def evaluate_spline(t, c, k: int, x, nu: int = 0, extrapolate: bool = True, out=None):
     """At points x; the other axes of c stand last.  (SciPy before 1.16 gives `out`.)"""
     first, last = t[k], t[shape(t)[0] - k - 1]
     t, c, k = differentiated(t, c, k, nu)
@@ -375,7 +373,7 @@ def evaluate_spline(
     return y
 
 
-def find_interval(t: Any, k: int, x: Any, *settings: Any) -> int:
+def find_interval(t, k: int, x, *settings) -> int:
     return dierckx.find_interval(bare(t), k, float(bare(x)), *settings)
 
 
@@ -383,7 +381,7 @@ class KnotObject(ConstructedObject):
     _parts = "t", "c", "k", "extrapolate", "axis"
 
 
-def by_real_parts(evaluate: Any) -> Any:
+def by_real_parts(evaluate):
     """A spline with complex coefficients is the sum of two.  (SciPy takes their memory as real numbers.)"""
 
     def __call__(self, x, nu=0, extrapolate=None):
@@ -407,11 +405,11 @@ BSpline = follow_class(itp.BSpline)
 
 
 @functools.lru_cache(64)
-def of_nodes(kind: str, x: bytes, n: int, settings: Any) -> AxisMap:
+def of_nodes(kind: str, x: bytes, n: int, settings) -> AxisMap:
     return AxisMap(KINDS[kind](plain_np.frombuffer(x), *settings), n)
 
 
-def fit_interpolant(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
+def fit_interpolant(kind: str, x, y, settings: tuple = ()):
     """`KINDS[kind]` at the nodes x, plain, of the data y along the first axis."""
     x = bare(x)
     if xp_of(x) is not plain_np:
@@ -427,12 +425,12 @@ def fit_interpolant(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
     return np.moveaxis(found, -1, 0) if ndim(y) > 1 else found
 
 
-def by_rows(f: Any) -> Any:
+def by_rows(f):
     """f of one row, of each."""
-    return lambda y: plain_np.array([f(row) for row in y.reshape(-1, y.shape[-1])]).reshape(*y.shape[:-1], -1)
+    return lambda y: plain_np.array([f(row) for row in rows_of(y)]).reshape(*y.shape[:-1], -1)
 
 
-def closed(y: Any) -> Any:
+def closed(y):
     """The last datum is the first."""
     return plain_np.concatenate([y[..., :-1], y[..., :1]], -1)
 

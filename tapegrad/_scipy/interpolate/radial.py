@@ -3,7 +3,6 @@
 A kernel is a function of the squared distance, which has derivatives where the distance is 0."""
 
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
@@ -18,7 +17,7 @@ from ..namespaces import constant_like
 from .piecewise import FOLLOWED, follow_class
 
 
-def root(r2: Any) -> Any:
+def root(r2):
     """The distance, with the derivative 0 where it is 0."""
     zero = primal_of(r2) == 0
     return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, r2)))
@@ -36,18 +35,18 @@ KERNELS = {
 }
 
 
-def kernel_matrix(x: Any, y: Any, kernel: str, epsilon: Any) -> Any:
+def kernel_matrix(x, y, kernel: str, epsilon):
     r = (x[:, None, :] - y[None, :, :]) * epsilon
     return KERNELS[kernel](np.sum(r * r, -1))
 
 
-def polynomial_matrix(x: Any, powers: Any) -> Any:
+def polynomial_matrix(x, powers):
     one = 1.0 + 0.0 * x[:, 0]
     columns = [math.prod([x[:, i] ** k for i, k in enumerate(p) if k], start=one) for p in powers.tolist()]
     return np.stack(columns, -1) if columns else x[:, :0]
 
 
-def build_system(y: Any, d: Any, smoothing: Any, kernel: str, epsilon: Any, powers: Any) -> tuple:
+def build_system(y, d, smoothing, kernel: str, epsilon, powers) -> tuple:
     """(matrix, right side, shift, scale).  The space of the polynomials is the same for all shifts and scales,
     so these are constants."""
     low, high = np.min(primal_of(y), 0), np.max(primal_of(y), 0)
@@ -60,14 +59,12 @@ def build_system(y: Any, d: Any, smoothing: Any, kernel: str, epsilon: Any, powe
     return lhs, np.concatenate([d, zero[:, m:]]), shift, scale
 
 
-def build_evaluation_coefficients(
-    x: Any, y: Any, kernel: str, epsilon: Any, powers: Any, shift: Any, scale: Any
-) -> Any:
+def build_evaluation_coefficients(x, y, kernel: str, epsilon, powers, shift, scale):
     polynomials = polynomial_matrix((x - shift) / scale, powers)
     return np.concatenate([kernel_matrix(x, y, kernel, epsilon), polynomials], 1)
 
 
-def lapack_solve(a: Any, b: Any, **_: Any) -> tuple:
+def lapack_solve(a, b, **_) -> tuple:
     return gesv(a, b)
 
 

@@ -21,7 +21,7 @@ from .splines import collocation
 SMOOTHING_NEWTON_ROUNDS = 3  # of Newton's method: each has the derivatives of one order more
 
 
-def knots_among(t: Any, x: Any) -> Any:
+def knots_among(t, x):
     """The knots as functions of the nodes, or of the middles between two, on which they lie."""
     if not holds_tracked(x):
         return t
@@ -32,7 +32,7 @@ def knots_among(t: Any, x: Any) -> Any:
     return np.where(far, t, np.take(nodes, at))
 
 
-def smoothed(x: Any, y: Any, w: Any, t: Any, k: int, c: Any, s: Any = None) -> tuple:
+def smoothed(x, y, w, t, k: int, c, s=None) -> tuple:
     """(knots, coefficients): SciPy's, as functions of the nodes, the data (nodes first) and the weights."""
     like = dtype_like(x, y, w, s)
     x, y = as_float_array(x, like), as_float_array(y, like)
@@ -55,14 +55,14 @@ def smoothed(x: Any, y: Any, w: Any, t: Any, k: int, c: Any, s: Any = None) -> t
     return T, np.reshape(with_derivative_of(c, found), (n, *shape(y)[1:]))
 
 
-def penalised(G: Any, Y: Any, D: Any, c: Any, s: Any) -> Any:
+def penalised(G, Y, D, c, s):
     A, R, P = G.T @ G, G.T @ Y, D.T @ D
 
-    def squares(c: Any) -> Any:
+    def squares(c):
         d = G @ c - Y
         return np.sum(d * d)
 
-    def solution(q: Any) -> Any:
+    def solution(q):
         return np.linalg.solve(A + q * P, R)
 
     size = float(bare(squares(c)))

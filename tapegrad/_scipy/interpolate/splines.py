@@ -1,7 +1,5 @@
 """Splines of one variable through data: by the data, by the nodes where they are smooth, and by the point."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.interpolate as itp
 
@@ -32,7 +30,7 @@ from .piecewise import (
 )
 
 
-def prepared(x: Any, y: Any, axis: int, name: str, repeats: bool = False) -> tuple:
+def prepared(x, y, axis: int, name: str, repeats: bool = False) -> tuple:
     """x, y with the axis first, the axis counted from the front."""
     like = dtype_like(x, y)
     x, y = as_float_array(x, like), as_float_array(y, like)
@@ -50,7 +48,7 @@ def prepared(x: Any, y: Any, axis: int, name: str, repeats: bool = False) -> tup
 # --- B-splines through data ---
 
 
-def interpolating_knots(x: Any, k: int) -> Any:
+def interpolating_knots(x, k: int):
     """The nodes as knots, but for those near the ends, which are repeated instead."""
     n = shape(x)[0]
     if k == 0:
@@ -61,7 +59,7 @@ def interpolating_knots(x: Any, k: int) -> Any:
     return np.concatenate([*[x[:1]] * (k + 1), inner, *[x[-1:]] * (k + 1)])
 
 
-def collocation(t: Any, x: Any, k: int) -> Any:
+def collocation(t, x, k: int):
     """The matrix of the B-splines at the nodes."""
     n, m = shape(t)[0] - k - 1, shape(x)[0]
     at = piece_numbers(t, x, k, n - 1)
@@ -72,14 +70,14 @@ def collocation(t: Any, x: Any, k: int) -> Any:
 
 
 def made_spline(
-    x: Any,
-    y: Any,
+    x,
+    y,
     k: int = 3,
-    t: Any = None,
-    bc_type: Any = None,
+    t=None,
+    bc_type=None,
     axis: int = 0,
     name: str = "make_interp_spline",
-) -> Any:
+):
     x, y, axis = prepared(x, y, axis, f"scipy.interpolate.{name}")
     if not by_equations(x, t):
         if bc_type == "periodic" and holds_somewhere(~np.isclose(y[0], y[-1], atol=1e-15)):
@@ -154,7 +152,7 @@ SMOOTHED = FOLLOWED.function(itp.make_smoothing_spline)
 # --- polynomials through all nodes, and interp1d ---
 
 
-def newton_coefficients(xi: Any, yi: Any) -> list:
+def newton_coefficients(xi, yi) -> list:
     """The divided differences from the first node on."""
     n = shape(xi)[0]
     column = [yi[i] for i in range(n)]
@@ -165,14 +163,14 @@ def newton_coefficients(xi: Any, yi: Any) -> list:
     return top
 
 
-def newton_form(xi: Any, c: Any, x: Any) -> Any:
+def newton_form(xi, c, x):
     y = c[-1] + 0.0 * x[:, None]
     for k in range(len(c) - 2, -1, -1):
         y = y * (x - xi[k])[:, None] + c[k]
     return y
 
 
-def by_differences(constructor: Any) -> Any:
+def by_differences(constructor):
     """SciPy writes one coefficient after the other."""
 
     def __init__(self, xi, yi, axis=0):
@@ -193,7 +191,7 @@ def by_differences(constructor: Any) -> Any:
     return __init__
 
 
-def with_weights(constructor: Any) -> Any:
+def with_weights(constructor):
     """SciPy multiplies in a random order."""
 
     def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
@@ -211,7 +209,7 @@ def with_weights(constructor: Any) -> Any:
     return __init__
 
 
-def without_poles(_: Any) -> Any:
+def without_poles(_):
     """SciPy divides by the distances to the nodes, which has no derivative at a node. Here each weight is
     multiplied by the distances to the other nodes instead. Both are stable for many nodes."""
 
@@ -227,7 +225,7 @@ def without_poles(_: Any) -> Any:
     return _evaluate
 
 
-def filled_outside(_: Any) -> Any:
+def filled_outside(_):
     """(SciPy writes by masks, which differ between the samples of a batch.)"""
 
     def _evaluate(self, x):

@@ -5,7 +5,6 @@ Each takes what SciPy passes: a mode as a number, a neighbourhood of all axes, a
 import functools
 import itertools
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.ndimage as ndi
@@ -19,7 +18,7 @@ from ...ops.declare import dtype, ndim, shape, xp
 from ...ops.nondifferentiable import at_users_line
 from ...ops.protocols import store
 from ..followed import Follower
-from ..linear_maps import SettingsFunction, apply_linear, overlap
+from ..linear_maps import SettingsFunction, apply_linear, axes_last, overlap
 from ..namespaces import (
     as_float_array,
     bare,
@@ -27,10 +26,11 @@ from ..namespaces import (
     holds_tracked,
     on_a_device,
     plain_setting,
+    tracked_among,
 )
 
 
-def output_for(output: Any, x: Any, shape: Any = None, complex_output: bool = False) -> Any:
+def output_for(output, x, shape=None, complex_output: bool = False):
     """What SciPy's `_get_output` gives, in the library of x."""
     to = x.shape if shape is None else tuple(shape)
     if output is None or isinstance(output, (type, plain_np.dtype, str)):
@@ -44,7 +44,7 @@ def output_for(output: Any, x: Any, shape: Any = None, complex_output: bool = Fa
     return output
 
 
-def on_any_library(name: str, a: Any) -> Any:
+def on_any_library(name: str, a):
     """CuPy's arrays lack what SciPy's code asks of NumPy's; Variables over them have it. A footprint becomes
     an array of truths, which no Variable holds."""
     if name == "footprint" and on_a_device((a,)):
@@ -52,10 +52,10 @@ def on_any_library(name: str, a: Any) -> Any:
     return variable(a) if is_array(a) and xp_of(a) is not plain_np else a
 
 
-def fourier_output(theirs: Any) -> Any:
+def fourier_output(theirs):
     """SciPy's function that makes the result of a filter of frequencies, in the library of x."""
 
-    def made(output: Any, x: Any) -> Any:
+    def made(output, x):
         if output is not None and not isinstance(output, (type, plain_np.dtype)):
             return output_for(output, x)
         return variable(xp(x).zeros(x.shape, theirs(output, plain_np.zeros((), dtype(x))).dtype))
@@ -66,16 +66,16 @@ def fourier_output(theirs: Any) -> Any:
 class ImageFollower(Follower):
     """Follows code that computes by the rules below alone: its arrays may be of any library."""
 
-    def function(self, f: Any) -> Any:
+    def function(self, f):
         if f.__module__ == MEASUREMENTS:
             return super().function(f)
         followed = self.rebuilt(f)
 
         @functools.wraps(followed)
         def run(*args, **kwargs):
-            args = [on_any_library(*given) for given in zip(f.__code__.co_varnames, args, strict=False)]
+            given = [on_any_library(*pair) for pair in zip(f.__code__.co_varnames, args, strict=False)]
             kwargs = {name: on_any_library(name, a) for name, a in kwargs.items()}
-            return at_users_line(followed, *args, **kwargs)
+            return at_users_line(followed, *given, **kwargs)
 
         return run
 
@@ -92,10 +92,10 @@ NEAREST, WRAP, REFLECT, MIRROR, CONSTANT, GRID_WRAP, GRID_CONSTANT = range(7)
 PAD = ("edge", "wrap", "symmetric", "reflect", "constant", "wrap", "constant")
 
 
-def fills(position: int) -> Any:
+def fills(position: int):
     """A rule that returns what SciPy's function stores in the argument `position`."""
 
-    def declared(rule: Any) -> Any:
+    def declared(rule):
         def run(*args):
             given = [*args[:position], *args[position + 1 :]]
             store(args[position], rule(*given))
@@ -109,20 +109,20 @@ def fills(position: int) -> Any:
 # --- filters: neighbourhoods ---
 
 
-def padded(x: Any, size: Any, origins: Any, mode: int, cval: Any) -> Any:
+def padded(x, size, origins, mode: int, cval):
     """x with what a neighbourhood of this size reaches outside of it."""
     width = [(m // 2 + o, m - 1 - m // 2 - o) for m, o in zip(size, origins, strict=True)]
     return np.pad(x, width, PAD[mode], **({"constant_values": cval} if PAD[mode] == "constant" else {}))
 
 
-def neighbours(x: Any, footprint: Any, mode: int, cval: Any, origins: Any) -> Any:
+def neighbours(x, footprint, mode: int, cval, origins):
     """The elements where the footprint is true around each element, along a new first axis."""
     wide = padded(x, footprint.shape, origins, mode, cval)
     at = [p for p in itertools.product(*[range(m) for m in footprint.shape]) if footprint[p]]
     return np.stack([wide[tuple([slice(i, i + n) for i, n in zip(p, shape(x), strict=True)])] for p in at])
 
 
-def along(axis: int, x: Any, value: int, other: int) -> list:
+def along(axis: int, x, value: int, other: int) -> list:
     """The value for one axis, and another for the others."""
     return [value if i == axis % ndim(x) else other for i in range(ndim(x))]
 
@@ -136,11 +136,9 @@ def correlate(x, weights, mode, cval, origins):
     used = tuple([i for i, m in enumerate(shape(weights)) if m > 1])
     if not used:
         return x * np.reshape(weights, ())
-    order = tuple([i for i in range(ndim(x)) if i not in used]) + used
-    if order == tuple(range(ndim(x))):
-        return overlap(x, weights, k=len(used))
-    y = overlap(np.transpose(x, order), np.transpose(weights, order), k=len(used))
-    return np.transpose(y, tuple(plain_np.argsort(order)))
+    x, back = axes_last(x, used)
+    y = overlap(x, axes_last(weights, used)[0], k=len(used))
+    return y if back is None else np.transpose(y, back)
 
 
 @fills(3)
@@ -205,7 +203,7 @@ def generic_filter1d(x, function, size, axis, mode, cval, origin, arguments, key
     return np.moveaxis(np.reshape(np.stack(found), (*shape(wide)[:-1], n)), -1, axis)
 
 
-def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:
+def gaussian_weights(sigma, order: int, radius: int):
     """exp(-x^2 / (2 sigma^2)), normalised, times the polynomial that the derivatives of this order bring."""
     x = plain_np.arange(-radius, radius + 1.0)
     phi = np.exp(-0.5 * x**2 / sigma**2)
@@ -257,7 +255,7 @@ def fourier_shift(x, shift, n, axis):
 class SplineFilter(SettingsFunction):
     """The coefficients along the last axis."""
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return self.on(x)(x, **self.settings, axis=-1, output=x.dtype)
 
 
@@ -271,7 +269,7 @@ def spline_filter1d(x, order, axis, mode):
     )
 
 
-def spline_weights(s: Any, order: int) -> list:
+def spline_weights(s, order: int) -> list:
     """The values at s, in [0, 1], of the order + 1 cardinal B-splines that are not zero there."""
     w = [1.0 + 0.0 * s]
     for k in range(1, order + 1):
@@ -283,7 +281,7 @@ def spline_weights(s: Any, order: int) -> list:
     return w
 
 
-def extended_index(i: Any, n: int, mode: int) -> Any:
+def extended_index(i, n: int, mode: int):
     """Where in 0, .., n - 1 the number i lies, extended by the mode."""
     if mode in (MIRROR, CONSTANT, WRAP):
         period = max(2 * n - 2, 1)
@@ -297,7 +295,7 @@ def extended_index(i: Any, n: int, mode: int) -> Any:
     return np.clip(i, 0, n - 1)
 
 
-def brought_in(c: Any, n: int, mode: int) -> Any:
+def brought_in(c, n: int, mode: int):
     """Coordinates brought into the image, as ndimage does; those of the modes 'constant' stay. Of 'nearest'
     the coefficients are brought in, not the coordinate: what lies far outside only stays a legal integer."""
     if mode == NEAREST:
@@ -318,7 +316,7 @@ def brought_in(c: Any, n: int, mode: int) -> Any:
     return np.where(c > n, 2.0 * n - c, c) - 0.5
 
 
-def sampled(x: Any, coordinates: list, order: int, mode: int, cval: Any, pad: int) -> Any:
+def sampled(x, coordinates: list, order: int, mode: int, cval, pad: int):
     """The spline with coefficients x, an image padded on all sides, at arrays of coordinates of one shape."""
     outside, flat, weights, off = None, 0, [], None
     to = shape(coordinates[0])
@@ -351,7 +349,7 @@ def sampled(x: Any, coordinates: list, order: int, mode: int, cval: Any, pad: in
     return np.reshape(values if outside is None else np.where(outside, cval, values), to)
 
 
-def grid(to: tuple, like: Any) -> list:
+def grid(to: tuple, like) -> list:
     points = plain_np.meshgrid(*[plain_np.arange(n, dtype=float) for n in to], indexing="ij")
     return [constant_like(p, like) for p in points]
 
@@ -359,7 +357,7 @@ def grid(to: tuple, like: Any) -> list:
 def geometric_transform(
     x, mapping, coordinates, matrix, offset, output, order, mode, cval, pad, arguments, keywords
 ):
-    like = next((v for v in (x, coordinates, matrix, offset) if holds_tracked(v)), x)
+    like = tracked_among(x, coordinates, matrix, offset)
     x, n, to = as_float_array(x, like), ndim(x), shape(output)
     if mapping is not None:
         points = [mapping(at, *arguments, **keywords) for at in plain_np.ndindex(to)]
@@ -373,7 +371,7 @@ def geometric_transform(
 
 
 def zoom_shift(x, zoom, shift, output, order, mode, cval, pad, grid_mode):
-    like = next((v for v in (x, zoom, shift) if holds_tracked(v)), x)
+    like = tracked_among(x, zoom, shift)
     x, c = as_float_array(x, like), grid(shape(output), like)
     if shift is not None:
         c = [g + shift[i] for i, g in enumerate(c)]

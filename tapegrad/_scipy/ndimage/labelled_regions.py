@@ -3,19 +3,18 @@
 Equal elements share a derivative, as in `numpy.max`; SciPy's code would pick one of them."""
 
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.ndimage as ndi
 
 from ... import numpy as np
 from ...ops.declare import shape
-from ..namespaces import SciPyNamespace, as_float_array, bare
+from ..namespaces import SciPyNamespace, as_float_array, bare, present
 
 NDIMAGE = SciPyNamespace(ndi, "cupyx.scipy.ndimage")
 
 
-def regions_of(x: Any, labels: Any, index: Any) -> tuple:
+def regions_of(x, labels, index) -> tuple:
     """(flat places of each region, the shape of the result)."""
     if labels is None:
         return [plain_np.arange(math.prod(shape(x)))], ()
@@ -26,7 +25,7 @@ def regions_of(x: Any, labels: Any, index: Any) -> tuple:
     return [plain_np.flatnonzero(labels == i) for i in index.reshape(-1)], index.shape
 
 
-def element_rule(f: Any) -> Any:
+def element_rule(f):
     def run(input, labels=None, index=None):
         x = as_float_array(input)
         regions, to = regions_of(x, labels, index)
@@ -54,6 +53,6 @@ NDIMAGE.constant(
     ndi.binary_propagation, ndi.distance_transform_cdt, ndi.find_objects,
     ndi.generate_binary_structure, ndi.histogram, ndi.iterate_structure, ndi.label, ndi.maximum_position,
     ndi.minimum_position,
-    ndi.watershed_ift, *[getattr(ndi, n) for n in ("value_indices",) if hasattr(ndi, n)],
+    ndi.watershed_ift, *present(ndi, ("value_indices",)),
 )  # fmt: skip
 NDIMAGE.constant(ndi.distance_transform_bf, ndi.distance_transform_edt, but=("sampling",))

@@ -9,6 +9,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -21,7 +22,7 @@ from ..._core.foreign import is_table
 from ..._core.primitive import primal_of
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN, changed
-from ..._core.trees import Const
+from ..._core.trees import Const, tuple_of
 from ..._core.variable import Variable
 from ..._transforms.gradient import grad
 from ..._transforms.jacobian import jacobian
@@ -31,7 +32,15 @@ from ...implicit.systems import inverse_of, singular_part
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower
-from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text, with_derivative_of
+from ..namespaces import (
+    SciPyNamespace,
+    as_float_array,
+    bare,
+    holds_tracked,
+    present,
+    refusal_text,
+    with_derivative_of,
+)
 from ..plain_values import on_plain_values
 from .callback_search import called_again, searched
 from .linear_programs import linprog, milp, quadratic_assignment
@@ -40,29 +49,29 @@ OPTIMIZE = SciPyNamespace(opt)
 OPTIMIZE.searches = OPTIMIZE.by_steps
 
 
-def float_array_of(y: Any) -> Any:
+def float_array_of(y):
     return as_float_array(y) if isinstance(y, (list, tuple)) or is_table(y) else y
 
 
-def first(y: Any) -> Any:
+def first(y):
     return as_number(y[0])
 
 
-def leading_number(y: Any) -> Any:
+def leading_number(y):
     """The value of a function that may give its derivatives beside it."""
     return as_number(y[0] if isinstance(y, tuple) else y)
 
 
-def as_number(y: Any) -> Any:
+def as_number(y):
     y = float_array_of(y)
     return y if shape(y) == () else np.reshape(y, ())
 
 
-def vector_of(y: Any) -> Any:
+def vector_of(y):
     return np.atleast_1d(float_array_of(y))
 
 
-def half_squares(y: Any) -> Any:
+def half_squares(y):
     y = float_array_of(y)
     return 0.5 * np.sum(y * y)
 
@@ -73,11 +82,14 @@ LEAST_AT_START = 1e-5  # of a minimum that is the start: where the slopes are sm
 NEGLIGIBLE_STEP = 1e-10  # of Newton's method, relative to x
 
 
+@dataclass(eq=False)
 class Equations:
     """What is zero at the solution, as a function of x: `form` makes one array of what f gives."""
 
-    def __init__(self, kind: str, name: str, form: Callable, shape: tuple):
-        self.kind, self.name, self.form, self.shape = kind, name, form, shape
+    kind: str
+    name: str
+    form: Callable
+    shape: tuple
 
     def of(self, f: Callable, args: tuple) -> Callable:
         def F(x):
@@ -89,7 +101,7 @@ class Equations:
         R = F if len(self.shape) < 2 else lambda x: np.reshape(F(x), -1)
         return R if self.kind == "root" else lambda x: x - R(x)
 
-    def linearized(self, f: Callable, args: tuple, x: Any) -> tuple:
+    def linearized(self, f: Callable, args: tuple, x) -> tuple:
         """The residual, and its derivative at plain values of the parameters."""
         R = self.of(f, args)
         if not shape(x):
@@ -102,11 +114,11 @@ class Equations:
         return R(x), bare(A)
 
 
-def largest(v: Any) -> Any:
+def largest(v):
     return np.max(abs(v), initial=0.0) if ndim(v) else abs(v)
 
 
-def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any, least: float) -> Any:
+def implicit_value(equations: Equations, f: Callable, args: tuple, start, least: float):
     """SciPy's solution `start`, with the derivatives of the exact one.
 
     A chord step x - R(x) / A, with A the derivative of R at plain values, adds one order of derivatives. So
@@ -151,7 +163,7 @@ def implicit_solution(
     name: str,
     f: Callable,
     form: Callable,
-    x: Any,
+    x,
     args: tuple,
     pure: bool = False,
     least: float = 1.0,
@@ -173,7 +185,7 @@ class WithheldValue(RefusedValue):
     factorisation, the values on a grid): it is plain, and moves with the parameters.  Whoever computes with
     it is told."""
 
-    def __init__(self, value: Any, name: str):
+    def __init__(self, value, name: str):
         why = "it is what the search made on its way"
         instead = "tapegrad.jacobian or tapegrad.hessian of the function at the solution"
         super().__init__(refusal_text, name, why, instead)
@@ -183,7 +195,7 @@ class WithheldValue(RefusedValue):
         return repr(self._shown)
 
 
-def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
+def withheld(found, name: str, kept: tuple = ()):
     """A result, or a part of one, without what has no derivative."""
     if isinstance(found, tuple):
         return tuple([withheld(v, name) for v in found])
@@ -196,7 +208,7 @@ def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
     return WithheldValue(found, name) if made else found
 
 
-def as_it_is(found: Any, name: str, count: int = 1) -> Any:
+def as_it_is(found, name: str, count: int = 1):
     """The result where nothing is tracked; of a sample of many, what it would be if something were.  `count`:
     so many of its items have a derivative."""
     if not OPEN.of_one or isinstance(found, plain_np.ndarray):
@@ -208,10 +220,6 @@ def as_it_is(found: Any, name: str, count: int = 1) -> Any:
 
 # `jac` and `grad` are zero at a minimum, `fun` at a root
 DERIVED = ("x", "fun", "root", "cost", "jac", "grad")
-
-
-def tuple_of(args: Any) -> tuple:
-    return args if isinstance(args, tuple) else (args,)
 
 
 # --- roots ---
@@ -232,7 +240,7 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
 # --- minima ---
 
 
-def check_inside_bounds(x: Any, bounds: Any, name: str) -> None:
+def check_inside_bounds(x, bounds, name: str) -> None:
     """Bounds at which the minimum does not lie have no influence; at others the derivative is not that of a
     stationary point."""
     if bounds is None:
@@ -395,7 +403,7 @@ def leastsq(
 class ModelResiduals:
     """The differences of a model and data, as a function of its parameters."""
 
-    def __init__(self, f: Callable, x: Any, y: Any, scale: Any):
+    def __init__(self, f: Callable, x, y, scale):
         self.f, self.x, self.y, self.scale, self.__name__ = f, x, y, scale, getattr(f, "__name__", "f")
 
     def __call__(self, p, *_):
@@ -441,7 +449,7 @@ def curve_fit(
 # --- least squares with signs, in order: solved again on the pieces that SciPy found ---
 
 
-def free_least_squares(A: Any, b: Any, free: plain_np.ndarray, held: plain_np.ndarray) -> Any:
+def free_least_squares(A, b, free: plain_np.ndarray, held: plain_np.ndarray):
     """The solution in the free unknowns. The others are held, and `held` is 0 at the free ones."""
     at, place = plain_np.flatnonzero(free), plain_np.zeros(len(held), int)
     B = np.take(A, at, 1)
@@ -492,7 +500,7 @@ def isotonic_regression(y, *, weights=None, increasing=True):
 OPTIMIZE.constant(
     opt.linear_sum_assignment,
     opt.show_options,
-    *[getattr(opt, n) for n in ("linprog_verbose_callback",) if hasattr(opt, n)],
+    *present(opt, ("linprog_verbose_callback",)),
 )
 for _f in (linprog, milp, quadratic_assignment):
     OPTIMIZE.rule(getattr(opt, _f.__name__))(_f)

@@ -29,10 +29,10 @@ from ..plain_values import PlainRebind, on_plain_values
 class ComposedFunction:
     """A function of ours made of some of the user's, which a shadow finds there."""
 
-    def __init__(self, make: Callable, *functions: Any):
+    def __init__(self, make: Callable, *functions):
         self.make, self.functions, self.run = make, functions, make(*functions)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args):
         return self.run(*args)
 
 
@@ -54,7 +54,7 @@ class SearchTrace(Trace):
         around = [s for s in OPEN.shadows if not isinstance(s, Rebind)] or OPEN.shadows
         around[-1].ending += (self,)
 
-    def watch(self, x: Any) -> Any:
+    def watch(self, x):
         """A copy: SciPy may go on in the same memory."""
         kind = getattr(x, "dtype", None)
         if type(x) is float or (kind is not None and kind.kind in "fc"):
@@ -64,7 +64,7 @@ class SearchTrace(Trace):
     # No derivative is wanted of what is made here, so the operands come without; but a buffer has one of its
     # own.
 
-    def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
+    def step(self, prim, args, inputs, slots, params: dict):
         if self.lost and prim is not READ:
             raise self.loss()()
         self.tracked = self.tracked or any(map(is_tracked, inputs))
@@ -73,7 +73,7 @@ class SearchTrace(Trace):
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         return tuple([variable(o, self, 0) for o in out]) if type(out) is tuple else variable(out, self, 0)
 
-    def loss(self) -> Any:
+    def loss(self):
         if not self.lost:
             return None
         return functools.partial(
@@ -101,11 +101,11 @@ class Search:
     something tracked, or are `args`? Before, its points are constant, unless they move from the beginning or
     the search is that of one sample; `fixed`: they always are."""
 
-    def __init__(self, name: str, *args: Any, moves: bool = False, fixed: bool = False):
+    def __init__(self, name: str, *args, moves: bool = False, fixed: bool = False):
         self.name, self.moves, self.by_args, self.fixed = name, moves, holds_tracked(*args), fixed
         self.trace: Any = None
 
-    def point(self, x: Any) -> Any:
+    def point(self, x):
         if self.fixed or not ((self.moves or OPEN.of_one) and OPEN.shadows):
             # SciPy may go on in the same memory
             return x.copy() if isinstance(x, np.ndarray) and OPEN.shadows else x
@@ -113,14 +113,14 @@ class Search:
             self.trace = SearchTrace(self.name)
         return self.trace.watch(x)
 
-    def below(self, y: Any) -> Any:
+    def below(self, y):
         """y without the trace of the points."""
         if not isinstance(y, Variable):
             return y
         y = live(y)
         return y._value if y._trace is not None and y._trace is self.trace else y
 
-    def of(self, f: Any, first: int = 0, last: int | None = 1) -> Any:
+    def of(self, f, first: int = 0, last: int | None = 1):
         """f on plain values.  The point is in its arguments from `first` up to `last`."""
         if not callable(f):
             return f
@@ -144,7 +144,7 @@ class Search:
     def __enter__(self) -> "Search":
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error) -> None:
         self.moves = self.moves or self.by_args
         if self.trace is not None:
             self.trace.fall()
@@ -162,7 +162,7 @@ class PlainCallback:
         functools.update_wrapper(self, f, updated=())
         self.f, self.shadow, self.known, self.tracked = f, shadow, known, False
 
-    def __call__(self, *args: Any, **settings: Any) -> Any:
+    def __call__(self, *args, **settings):
         y = self.f(*args, **settings)
         if not self.known:
             self.known = True
@@ -178,7 +178,7 @@ def check_unaltered(shadow: PlainRebind) -> None:
         raise KeptValues
 
 
-def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool) -> tuple:
+def searched(f: Callable, args: tuple, kwargs: dict, moving, **points: bool) -> tuple:
     """(SciPy's result on plain values, does it move with a parameter, do the functions leave nothing behind?)
 
     `moving`: what it moves with, besides what the functions have captured; `points`: how its points move, as
@@ -216,7 +216,7 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool
     return found, search.moves, False
 
 
-def called_again(f: Callable, pure: bool, arrays: bool = True) -> Any:
+def called_again(f: Callable, pure: bool, arrays: bool = True):
     """A context of f that SciPy has called, to be called again; `pure`: it leaves nothing behind."""
     return contextlib.nullcontext((f,)) if pure else once_more(f, arrays=arrays)
 
@@ -234,7 +234,7 @@ class SearchInstruction(Call):
         for shadow, _ in getattr(self, "idle", ()):
             at_the_end_of_an_object(forgotten, shadow)
 
-    def result(self) -> Any:
+    def result(self):
         primitive = Primitive(self.name, self.numbers)
         primitive.external = True
         _, found = with_all(self.first, lambda values: bind(primitive, values, {}))
@@ -244,7 +244,7 @@ class SearchInstruction(Call):
         self.done = True
         return tree_map(lambda v: next(outs) if v is OUTPUT else v, self.tree)
 
-    def run(self, functions: Any, args: Any, values: tuple, again: bool) -> tuple:
+    def run(self, functions, args, values: tuple, again: bool) -> tuple:
         try:
             y = self.searched(values)
         except LateVariable:
@@ -259,7 +259,7 @@ class SearchInstruction(Call):
         self.ran = True
         return numbers
 
-    def searched(self, values: tuple) -> Any:
+    def searched(self, values: tuple):
         try:
             shadow, watched = self.idle.pop()
             shadow.taken_up(values)

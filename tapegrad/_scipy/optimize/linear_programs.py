@@ -1,8 +1,6 @@
 """scipy.optimize: linear programs, whose solution stays at a corner: there as many constraints hold as there
 are unknowns, and the solution is that of these equations.  Of an assignment only the costs move."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.optimize as opt
 
@@ -17,13 +15,13 @@ ACTIVE_TOLERANCE = 1e-8  # how near to its limit a constraint is held
 class Corner:
     """The constraints that hold at x, as rows of equations."""
 
-    def __init__(self, x: Any):
+    def __init__(self, x):
         self.x = x
         self.rows: list = []
         self.rights: list = []
         self.names: list = []
 
-    def add(self, name: Any, row: Any, right: Any, held: bool = True) -> None:
+    def add(self, name, row, right, held: bool = True) -> None:
         if not held:
             value = float(bare(row) @ self.x)
             held = abs(value - float(bare(right))) <= ACTIVE_TOLERANCE * max(1.0, abs(value))
@@ -32,7 +30,7 @@ class Corner:
             self.rights.append(as_float_array(right))
             self.names.append(name)
 
-    def matrix(self, A: Any, low: Any, high: Any, names: tuple) -> None:
+    def matrix(self, A, low, high, names: tuple) -> None:
         """low <= A x <= high."""
         values, low_values, high_values = bare(A) @ self.x, bare(low), bare(high)
         for i in range(len(values)):
@@ -61,7 +59,7 @@ class Corner:
         return with_derivative_of(self.x, x), K
 
 
-def bound_pairs(bounds: Any, n: int) -> list:
+def bound_pairs(bounds, n: int) -> list:
     """A pair for each unknown."""
     if hasattr(bounds, "lb"):
         return list(
@@ -75,7 +73,7 @@ def bound_pairs(bounds: Any, n: int) -> list:
     ]
 
 
-def held_at_bounds(corner: Corner, bounds: Any, whole: Any) -> None:
+def held_at_bounds(corner: Corner, bounds, whole) -> None:
     """Bounds, and the unknowns that are whole numbers, which do not move."""
     n = len(corner.x)
     eye = plain_np.eye(n)
@@ -89,7 +87,7 @@ def held_at_bounds(corner: Corner, bounds: Any, whole: Any) -> None:
                 corner.add((name, i), eye[i], v, False)
 
 
-def priced(prices: Any, rows: list) -> Any:
+def priced(prices, rows: list):
     """What the objective changes with each limit: 0 where that does not hold."""
     at = plain_np.array([0 if r is None else r + 1 for r in rows], int)
     return np.take(np.concatenate([0.0 * prices[:1], prices]), at)

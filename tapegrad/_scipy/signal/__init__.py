@@ -3,7 +3,7 @@ have the rules of that."""
 
 import scipy.signal as sig
 
-from ..namespaces import SciPyNamespace
+from ..namespaces import SciPyNamespace, present
 from . import linear_systems as linear_systems
 from . import peaks as peaks
 from . import responses as responses
@@ -11,18 +11,12 @@ from . import spectra as spectra
 from . import splines as splines
 from .filters import FOLLOWED, SIGNAL
 
-
-def available_functions(*names: str) -> list:
-    """Those that this SciPy has."""
-    return [getattr(sig, n) for n in names if hasattr(sig, n)]
-
-
 SIGNAL.constant(
-    *available_functions(
+    *present(sig, (
         "argrelextrema", "argrelmax", "argrelmin", "check_COLA", "check_NOLA", "choose_conv_method",
         "correlation_lags", "find_peaks_cwt",
         "max_len_seq", "square", "unit_impulse",
-    )
+    )),
 )  # fmt: skip
 SIGNAL.constant(sig.buttap, sig.besselap)
 SIGNAL.refuse("the extremal frequencies are found by an exchange", "firls, or firwin2", sig.remez)

@@ -1,7 +1,5 @@
 """scipy.signal: convolutions, filters, resampling."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.fft
 import scipy.signal as sig
@@ -12,8 +10,16 @@ from ..._core.errors import ArgumentError
 from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
 from ..followed import Follower, FunctionOverlay
-from ..linear_maps import SettingsFunction, apply_linear, convolved, overlap, recursed, remembers
-from ..namespaces import SciPyNamespace, as_float_array, as_integer, bare, holds_tracked, plain_setting
+from ..linear_maps import SettingsFunction, apply_linear, axes_last, convolved, overlap, recursed, remembers
+from ..namespaces import (
+    SciPyNamespace,
+    as_float_array,
+    as_integer,
+    bare,
+    holds_tracked,
+    plain_setting,
+    tracked_among,
+)
 from ..spatial import cKDTree
 
 SIGNAL = SciPyNamespace(sig, "cupyx.scipy.signal")
@@ -53,12 +59,12 @@ FOLLOWED = Follower("scipy.signal", **GIVEN)
 # --- convolutions ---
 
 
-def two_signals(in1: Any, in2: Any) -> tuple:
+def two_signals(in1, in2) -> tuple:
     first = in1 if holds_tracked(in1) else in2
     return as_float_array(in1, first), as_float_array(in2, first)
 
 
-def centred(y: Any, to: tuple, axes: Any) -> Any:
+def centred(y, to: tuple, axes):
     """The middle of y along these axes, of the lengths `to`."""
     at = [slice(None)] * ndim(y)
     for i in axes:
@@ -67,17 +73,7 @@ def centred(y: Any, to: tuple, axes: Any) -> Any:
     return y[tuple(at)]
 
 
-def axes_last(x: Any, axes: tuple) -> tuple:
-    """x with these axes last, and the axes that undo it."""
-    order = tuple([i for i in range(ndim(x)) if i not in axes]) + axes
-    return (
-        (x, None)
-        if order == tuple(range(ndim(x)))
-        else (np.transpose(x, order), tuple(plain_np.argsort(order)))
-    )
-
-
-def convolve_axes(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
+def convolve_axes(in1, in2, mode: str, axes, name: str):
     a, b = two_signals(in1, in2)
     if ndim(a) != ndim(b):
         raise ValueError(
@@ -124,7 +120,7 @@ def oaconvolve(in1, in2, mode="full", axes=None):
     return convolve_axes(in1, in2, mode, axes, "scipy.signal.oaconvolve")
 
 
-def reversed_conj(x: Any) -> Any:
+def reversed_conj(x):
     y = x[(slice(None, None, -1),) * ndim(x)]
     return np.conj(y) if dtype(y).kind == "c" else y
 
@@ -168,11 +164,11 @@ def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
 # --- recursive filters ---
 
 
-def moved_last(x: Any, axis: int) -> Any:
+def moved_last(x, axis: int):
     return x if axis in (-1, ndim(x) - 1) else np.moveaxis(x, axis, -1)
 
 
-def leading_row(a: Any, n: int) -> Any:
+def leading_row(a, n: int):
     """A vector with axes of length 1 before."""
     return np.reshape(a, (1,) * (n - 1) + (shape(a)[0],))
 
@@ -181,7 +177,7 @@ def leading_row(a: Any, n: int) -> Any:
 def lfilter(b, a, x, axis=-1, zi=None):
     """y = (b * x - a[1:] * y before) / a[0], with the state zi of the transposed direct form added to what
     drives it."""
-    like = next(v for v in (x, b, a, zi) if holds_tracked(v))
+    like = tracked_among(x, b, a, zi)
     b, a, x = [as_float_array(v, like) for v in (b, a, x)]
     b, a = np.atleast_1d(b), np.atleast_1d(a)
     if ndim(a) != 1 or ndim(b) != 1:
@@ -220,7 +216,7 @@ def lfilter(b, a, x, axis=-1, zi=None):
     return back(y), back(final)
 
 
-def filter_state(b: Any, a: Any, zi: Any) -> Any:
+def filter_state(b, a, zi):
     """The state after these inputs and outputs: z[i] = sum_j b[i + 1 + j] x[-1 - j] - a[i + 1 + j] y[-1 -
     j]."""
     m, n = shape(b)[0] - 1, shape(a)[0] - 1
@@ -235,7 +231,7 @@ def filter_state(b: Any, a: Any, zi: Any) -> Any:
     return np.stack(rows, -1)
 
 
-def padded_last(x: Any, length: int) -> Any:
+def padded_last(x, length: int):
     have = shape(x)[-1]
     return x if have == length else np.pad(x, [(0, 0)] * (ndim(x) - 1) + [(0, length - have)])
 
@@ -252,7 +248,7 @@ def lfilter_zi(b, a):
 
 @SIGNAL.rule(sig.lfiltic)
 def lfiltic(b, a, y, x=None):
-    like = next(v for v in (b, a, y, x) if holds_tracked(v))
+    like = tracked_among(b, a, y, x)
     if not remembers(like):
         return STATE_AFTER(b, a, y, x)
     b, a, y = [np.atleast_1d(as_float_array(v, like)) for v in (b, a, y)]
@@ -267,7 +263,7 @@ def lfiltic(b, a, y, x=None):
 STEP_STATE, STATE_AFTER = FOLLOWED.function(sig.lfilter_zi), FOLLOWED.function(sig.lfiltic)
 
 
-def sections(sos: Any, like: Any) -> list:
+def sections(sos, like) -> list:
     sos = as_float_array(sos, like)
     if ndim(sos) != 2 or shape(sos)[1] != 6:
         raise ValueError(f"scipy.signal: sos must have the shape (sections, 6); it has {shape(sos)}")
@@ -276,7 +272,7 @@ def sections(sos: Any, like: Any) -> list:
 
 @SIGNAL.rule(sig.sosfilt)
 def sosfilt(sos, x, axis=-1, zi=None):
-    like = next(v for v in (x, sos, zi) if holds_tracked(v))
+    like = tracked_among(x, sos, zi)
     y = moved_last(as_float_array(x, like), axis)
     zi = None if zi is None else np.moveaxis(as_float_array(zi, like), axis + 1 if axis >= 0 else axis, -1)
     ends = []
@@ -301,7 +297,7 @@ def sosfilt_zi(sos):
 
 @SIGNAL.rule(sig.sosfiltfilt)
 def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
-    like = next(v for v in (x, sos) if holds_tracked(v))
+    like = tracked_among(x, sos)
     if not remembers(like):
         return BOTH_WAYS(sos, x, axis, padtype, padlen)
     # CuPy's sections remember inputs and outputs, and SciPy's code counts two numbers
@@ -321,7 +317,7 @@ BOTH_WAYS, PADDED = FOLLOWED.function(sig.sosfiltfilt), FOLLOWED.function(sig._s
 # --- maps along an axis ---
 
 
-def with_settings(f: Any, x: Any, axis: int, **settings: Any) -> Any:
+def with_settings(f, x, axis: int, **settings):
     settings = {k: plain_setting(v, f"scipy.signal.{f.__name__}", k) for k, v in settings.items()}
     return apply_linear(SettingsFunction(f, **settings), as_float_array(x), axis)
 
@@ -372,10 +368,10 @@ def upfirdn(h, x, up=1, down=1, axis=-1, mode="constant", cval=0):
 
 
 class Upfirdn(SettingsFunction):
-    def __init__(self, h: Any, up: int, down: int, mode: str):
+    def __init__(self, h, up: int, down: int, mode: str):
         super().__init__(sig.upfirdn, h=plain_np.asarray(h), up=up, down=down, mode=mode)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return sig.upfirdn(
             self.settings["h"], x, self.settings["up"], self.settings["down"], -1, self.settings["mode"]
         )
@@ -386,7 +382,7 @@ class Upfirdn(SettingsFunction):
 
 @SIGNAL.rule(sig.sepfir2d)
 def sepfir2d(input, hrow, hcol):
-    like = next(v for v in (input, hrow, hcol) if holds_tracked(v))
+    like = tracked_among(input, hrow, hcol)
     x = as_float_array(input, like)
     for h, axis in ((hrow, 1), (hcol, 0)):
         h = as_float_array(h, like)

@@ -6,7 +6,7 @@ import scipy.signal as sig
 from ... import numpy as np
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line
-from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
+from ..namespaces import as_float_array, bare, refusal_text, tracked_among
 from .filters import SIGNAL
 
 
@@ -15,7 +15,7 @@ def place_poles(A, B, poles, method="YT", rtol=0.001, maxiter=30):
     """Of one input the gain is e K^-1 p(A), with K the columns b, A b, ..; with an input for each state it is
     B^-1 (A - P)."""
     found = at_users_line(sig.place_poles, bare(A), bare(B), bare(poles), method, rtol, maxiter)
-    like = next(x for x in (A, B, poles) if holds_tracked(x))
+    like = tracked_among(A, B, poles)
     A, B, p = [as_float_array(x, like) for x in (A, B, poles)]
     n, inputs = shape(B)
     order = [int(abs(bare(p) - r).argmin()) for r in found.requested_poles]

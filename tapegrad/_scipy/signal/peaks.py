@@ -1,13 +1,11 @@
 """scipy.signal: peaks.  Their places are constant, their heights and widths are not."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.signal as sig
 
 from ... import numpy as np
 from ...ops.nondifferentiable import at_users_line
-from ..namespaces import as_float_array, bare, holds_tracked
+from ..namespaces import as_float_array, bare, tracked_among
 from .filters import SIGNAL
 
 
@@ -37,7 +35,7 @@ def find_peaks(
     return peaks, found
 
 
-def base_of(x: Any, left: Any, right: Any) -> Any:
+def base_of(x, left, right):
     return np.maximum(np.take(x, left), np.take(x, right))
 
 
@@ -51,7 +49,7 @@ def peak_prominences(x, peaks, wlen=None):
 @SIGNAL.rule(sig.peak_widths)
 def peak_widths(x, peaks, rel_height=0.5, prominence_data=None, wlen=None):
     """On the line between the two samples where the signal crosses the height."""
-    like = next(v for v in (x, prominence_data, rel_height) if holds_tracked(v))
+    like = tracked_among(x, prominence_data, rel_height)
     x, peaks = as_float_array(x, like), plain_np.asarray(bare(peaks))
     if prominence_data is None:
         prominence_data = peak_prominences(x, peaks, wlen)

@@ -1,7 +1,6 @@
 """scipy.signal: functions of which SciPy's code takes many small steps on arrays."""
 
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.signal as sig
@@ -10,25 +9,25 @@ from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import holds_somewhere
-from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked
+from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked, tracked_among
 from .filters import FOLLOWED, SIGNAL, sections
 
 
-def rank(x: Any) -> int:
+def rank(x) -> int:
     return ndim(x) if hasattr(x, "shape") else plain_np.ndim(x)
 
 
-def powers(w: Any, n: int) -> Any:
+def powers(w, n: int):
     """exp(-i w k), k = 0, .., n - 1."""
     return np.exp(-1j * np.reshape(w, (-1, 1)) * plain_np.arange(n))
 
 
-def response(c: Any, w: Any) -> Any:
+def response(c, w):
     P = powers(w, shape(c)[0])
     return (P if holds_tracked(w) else constant_like(P, c)) @ c
 
 
-def frequencies(worN: Any, whole: bool, fs: Any, include_nyquist: bool = False) -> tuple:
+def frequencies(worN, whole: bool, fs, include_nyquist: bool = False) -> tuple:
     """(in the units of fs, in radians a sample)"""
     if worN is None or rank(worN) == 0 and float(bare(worN)) == int(bare(worN)):
         n = 512 if worN is None else as_integer(worN)
@@ -40,7 +39,7 @@ def frequencies(worN: Any, whole: bool, fs: Any, include_nyquist: bool = False) 
 
 @SIGNAL.rule(sig.freqz)
 def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyquist=False):
-    like = next((x for x in (b, a, worN, fs) if holds_tracked(x)), b)
+    like = tracked_among(b, a, worN, fs)
     b, a = np.atleast_1d(as_float_array(b, like)), np.atleast_1d(as_float_array(a, like))
     if plot is not None or ndim(b) > 1 or ndim(a) > 1:
         raise ArgumentError(
@@ -54,7 +53,7 @@ def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyqu
 def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, floating_mean=False):
     """The least squares of a cosine and a sine (and a mean) at each frequency, by the two equations of their
     amplitudes."""
-    like = next(v for v in (x, y, freqs, weights) if holds_tracked(v))
+    like = tracked_among(x, y, freqs, weights)
     x, y, f = [as_float_array(v, like) for v in (x, y, freqs)]
     y = y - np.mean(y) if precenter else y
     n = shape(x)[0]
@@ -87,7 +86,7 @@ def sos2tf(sos):
     return b, a
 
 
-def evaluated(weights: Any) -> Any:
+def evaluated(weights):
     """The spline with these weights of the neighbours, the samples mirrored at the ends."""
 
     def run(cj, newx, dx=1.0, x0=0):
@@ -106,14 +105,14 @@ def evaluated(weights: Any) -> Any:
     return run
 
 
-def cubic_weights(t: Any) -> tuple:
+def cubic_weights(t) -> tuple:
     first = np.floor(t)
     s = t - first
     r = 1 - s
     return first - 1, (r**3 / 6, (4 - 6 * s**2 + 3 * s**3) / 6, (4 - 6 * r**2 + 3 * r**3) / 6, s**3 / 6)
 
 
-def quadratic_weights(t: Any) -> tuple:
+def quadratic_weights(t) -> tuple:
     middle = np.floor(t + 0.5)
     s = t - middle
     return middle - 1, ((0.5 - s) ** 2 / 2, 0.75 - s**2, (0.5 + s) ** 2 / 2)
@@ -134,7 +133,7 @@ def sawtooth(t, width=1):
 @SIGNAL.rule(sig.bilinear)
 def bilinear(b, a, fs=1.0):
     """Each power s^k becomes (2 fs (z - 1))^k (z + 1)^(m - k)."""
-    like = next(x for x in (b, a, fs) if holds_tracked(x))
+    like = tracked_among(b, a, fs)
     b, a = [np.atleast_1d(as_float_array(x, like)) for x in (b, a)]
     m = max(shape(b)[0], shape(a)[0]) - 1
     power = lambda root, k: plain_np.atleast_1d(plain_np.poly([root] * k))

@@ -1,7 +1,5 @@
 """scipy.signal: spectra by segments, all segments at once, where SciPy's code has a loop over them."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.signal as sig
 
@@ -15,7 +13,7 @@ from .filters import FOLLOWED, SIGNAL, moved_last, padded_last, two_signals
 WINDOW = FOLLOWED.function(sig.get_window)
 
 
-def window_of(window: Any, nperseg: int, like: Any) -> Any:
+def window_of(window, nperseg: int, like):
     if holds_tracked(window):
         return as_float_array(WINDOW(window, nperseg) if isinstance(window, tuple) else window)
     window = bare(window)
@@ -65,7 +63,7 @@ class Segments:
         if mode == "stft":
             self.scale = np.sqrt(self.scale)
 
-    def spectra(self, x: Any, trend: Any, onesided: bool) -> Any:
+    def spectra(self, x, trend, onesided: bool):
         """(..., segments, frequencies) of x along its last axis."""
         step, n = self.length - self.overlap, shape(x)[-1]
         count = (n - self.overlap) // step
@@ -82,15 +80,15 @@ class Segments:
         x = x * self.window
         return np.fft.rfft(x, self.nfft) if onesided else np.fft.fft(x, self.nfft)
 
-    def frequencies(self, onesided: bool) -> Any:
+    def frequencies(self, onesided: bool):
         freqs = plain_np.fft.rfftfreq if onesided else plain_np.fft.fftfreq
         return freqs(self.nfft) * self.fs
 
-    def times(self, n: int) -> Any:
+    def times(self, n: int):
         step = self.length - self.overlap
         return plain_np.arange(self.length / 2, n - self.length / 2 + 1, step) / self.fs
 
-    def weight(self, onesided: bool, like: Any) -> Any:
+    def weight(self, onesided: bool, like):
         """Frequencies that stand for two count twice."""
         n = self.nfft
         w = plain_np.ones(n // 2 + 1 if onesided else n)
@@ -99,7 +97,7 @@ class Segments:
         return constant_like(w, like)
 
 
-def is_onesided(return_onesided: bool, *xs: Any) -> bool:
+def is_onesided(return_onesided: bool, *xs) -> bool:
     return bool(return_onesided) and not any(dtype(x).kind == "c" for x in xs)
 
 

@@ -1,7 +1,6 @@
 """scipy.signal: coefficients of splines through equidistant samples, which compiled code computes."""
 
 import inspect
-from typing import Any
 
 import numpy as plain_np
 import scipy.signal as sig
@@ -17,16 +16,16 @@ class Spline:
     """Coefficients of a spline through equidistant samples: of each row of these axes, which are put together
     in the last."""
 
-    def __init__(self, f: Any, to: tuple, *settings: Any):
+    def __init__(self, f, to: tuple, *settings):
         self.f, self.to, self.settings = f, to, settings
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         # SciPy's compiled code takes an array for contiguous that is not
         flat = plain_np.ascontiguousarray(x).reshape(-1, x.shape[-1])
         rows = [self.f(row.reshape(self.to), *self.settings).reshape(-1) for row in flat]
         return plain_np.array(rows).reshape(x.shape)
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other) -> bool:
         return isinstance(other, Spline) and (self.f, self.to, self.settings) == (
             other.f,
             other.to,
@@ -37,7 +36,7 @@ class Spline:
         return hash((self.f, self.to, self.settings))
 
 
-def through_samples(f: Any, axes: int, settings: dict) -> Any:
+def through_samples(f, axes: int, settings: dict):
     """The rule of f: linear in its first argument, over the last axes of it."""
     names = inspect.signature(f).parameters
     first = next(iter(names))

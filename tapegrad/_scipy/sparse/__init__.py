@@ -3,7 +3,6 @@ vector."""
 
 import inspect
 import math
-from typing import Any
 
 import numpy as plain_np
 import scipy.sparse as sps
@@ -20,6 +19,7 @@ from ..namespaces import (
     as_float_array,
     bare,
     holds_tracked,
+    present,
     refusal_text,
 )
 from . import assembled as assembled
@@ -53,7 +53,7 @@ def expm_multiply(A, B, start=None, stop=None, num=None, endpoint=None, traceA=N
     return np.stack(found)
 
 
-def exponential(A: SparseMatrix, mu: Any, B: Any, t: float) -> Any:
+def exponential(A: SparseMatrix, mu, B, t: float):
     size = float(abs(A._plain()).sum(0).max()) * abs(t) if A.nnz else 0.0
     steps = max(1, math.ceil(size))
     h = t / steps
@@ -68,9 +68,7 @@ def exponential(A: SparseMatrix, mu: Any, B: Any, t: float) -> Any:
 
 
 LINALG.rule(sla.matrix_power)(lambda A, power: sparse_matrix_power(sparse(A), int(power)))
-LINALG.constant(
-    *[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "use_solver") if hasattr(sla, n)]
-)
+LINALG.constant(*present(sla, ("is_sptriangular", "spbandwidth", "use_solver")))
 
 scipy_linalg = faces.linalg
 
@@ -94,7 +92,7 @@ def inv(A):
 SOLVED_RESIDUAL = 1e-10
 
 
-def least_squares(f: Any) -> Any:
+def least_squares(f):
     name = f"scipy.sparse.linalg.{f.__name__}"
 
     def run(A, b, damp=0.0, *rest, **settings):

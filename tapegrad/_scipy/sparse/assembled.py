@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-from typing import Any
 
 import numpy as plain_np
 import scipy.sparse as sps
@@ -12,7 +11,7 @@ from ..._core.arrays import is_array
 from ..._core.variable import Variable
 from ...ops.declare import shape
 from ..device import device_concatenator
-from ..namespaces import bare, plain_argument
+from ..namespaces import bare, plain_argument, present
 from .matrices import (
     FACES,
     SPARSE,
@@ -20,22 +19,20 @@ from .matrices import (
     of_places,
     sparse,
 )
-from .places import element_or_zero
+from .places import element_or_zero, moved_behind
 
 
 def stack_values(parts: list) -> tuple:
     """(one vector of values, the matrices of places in it)."""
     values, places, start = [], [], 0
     for A in parts:
-        form = A._places.copy()
-        form.data = plain_np.where(form.data > 0, form.data + start, 0.0)
+        places.append(moved_behind(A._places, start))
         start += shape(A._values)[0]
         values.append(A._values)
-        places.append(form)
     return np.concatenate(device_concatenator(*values)), places
 
 
-def moving_rule(f: Any) -> Any:
+def moving_rule(f):
     """f only moves the elements of the matrices, lists of matrices and dense blocks that it gets."""
 
     signature = inspect.signature(f)
@@ -106,13 +103,13 @@ def find(A):
 
 
 SPARSE.constant(
-    *[getattr(sps, n) for n in (
+    *present(sps, (
         "issparse", "isspmatrix", "isspmatrix_bsr", "isspmatrix_coo", "isspmatrix_csc", "isspmatrix_csr",
         "isspmatrix_dia",
         "isspmatrix_dok", "isspmatrix_lil", "get_index_dtype", "safely_cast_index_arrays", "eye", "eye_array",
         "identity", "rand",
         "random", "random_array", "load_npz",
-    ) if hasattr(sps, n)],
+    )),
 )  # fmt: skip
 SPARSE.constant(sps.save_npz)  # the values are written
 

@@ -1,7 +1,7 @@
 """Sparse matrices that are filled element by element: lil and dok."""
 
 import bisect
-from typing import Any, cast
+from typing import cast
 
 import numpy as plain_np
 import scipy.sparse as sps
@@ -42,7 +42,7 @@ class EditableMatrix(TrackedMatrix):
             self._real = type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)
 
     @classmethod
-    def _of_places(cls, values: Any, places: Any, zeros: Any) -> Any:
+    def _of_places(cls, values, places, zeros):
         new = object.__new__(cls)
         new._real, new._pieces, new._starts = places, [values], [0]
         return new
@@ -50,7 +50,7 @@ class EditableMatrix(TrackedMatrix):
     _of_counted = _of_places
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         new = object.__new__(cls)
         new._real = x
         return new
@@ -58,7 +58,7 @@ class EditableMatrix(TrackedMatrix):
     def _tracked(self) -> bool:
         return self._pieces is not None and holds_tracked(self._pieces)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return self._real if self._pieces is None else type(self)._theirs(self._as_sparse()._plain())
 
     def _as_sparse(self) -> SparseMatrix:
@@ -67,13 +67,13 @@ class EditableMatrix(TrackedMatrix):
         values = self._joined()
         return of_places(values, self._real.tocsr(), values)  # SciPy would not keep an element that is 0
 
-    def _joined(self) -> Any:
+    def _joined(self):
         pieces = cast(list, self._pieces)
         if len(pieces) > 1:
             self._pieces, self._starts = pieces, _ = [np.concatenate(device_concatenator(*pieces))], [0]
         return pieces[0]
 
-    def _changed(self, call: str, change: Any, value: Any = None) -> None:
+    def _changed(self, call: str, change, value=None) -> None:
         if self._pieces is None and not holds_tracked(value):
             change(self._real, plain_argument(value))
             return
@@ -107,7 +107,7 @@ class EditableMatrix(TrackedMatrix):
         k = bisect.bisect_right(self._starts, int(found) - 1) - 1
         return self._pieces[k][int(found) - 1 - self._starts[k]]
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name.startswith("_"):
             raise AttributeError(name)
         if self._pieces is not None:
@@ -124,7 +124,7 @@ class EditableMatrix(TrackedMatrix):
         return run
 
 
-def places_of_plain(real: Any) -> tuple:
+def places_of_plain(real) -> tuple:
     """(the values of SciPy's matrix, one of the same form of their places)"""
     coo = real.tocoo()
     values = coo.data

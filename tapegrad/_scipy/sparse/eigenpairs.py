@@ -4,8 +4,6 @@ them.
 A pair is a solution of A v = w B v that is as long as SciPy's; each of Newton's steps from there is one
 linear system, whose matrix is that of the equations, and gives the derivatives of one order more."""
 
-from typing import Any
-
 import numpy as plain_np
 import scipy.sparse as sps
 import scipy.sparse.linalg as sla
@@ -19,7 +17,7 @@ from .matrices import FACES, LINALG, SPARSE, SparseMatrix, sparse
 EIGENPAIR_NEWTON_STEPS = 3  # of Newton's method: derivatives of up to the seventh order
 
 
-def distinct(w: Any, name: str) -> None:
+def distinct(w, name: str) -> None:
     library = xp_of(w)
     apart = abs(w[:, None] - w[None, :]) + library.diag(library.full(len(w), plain_np.inf))
     if len(w) and float(apart.min()) < 1e-9 * max(1.0, float(abs(w).max())):
@@ -28,7 +26,7 @@ def distinct(w: Any, name: str) -> None:
         )
 
 
-def refined(A: SparseMatrix, B: Any, w: Any, v: Any, symmetric: bool) -> tuple:
+def refined(A: SparseMatrix, B, w, v, symmetric: bool) -> tuple:
     """A v = w B v with v^T B v = 1 where both are symmetric; else with v as long as SciPy's, and of its
     phase."""
     n, start = A.shape[0], v
@@ -44,23 +42,23 @@ def refined(A: SparseMatrix, B: Any, w: Any, v: Any, symmetric: bool) -> tuple:
     return w, v if symmetric else v / np.sqrt(np.sum(np.abs(v) ** 2))
 
 
-def sorted_pairs(pairs: list, vectors: bool) -> Any:
+def sorted_pairs(pairs: list, vectors: bool):
     values = np.stack([p[0] for p in pairs])
     return (values, np.stack([p[1] for p in pairs], 1)) if vectors else values
 
 
-def check_matrices(A: Any, B: Any, name: str, symmetric: bool) -> tuple:
+def check_matrices(A, B, name: str, symmetric: bool) -> tuple:
     A, B = operator_matrix(A, name), None if B is None else operator_matrix(B, name)
     if symmetric and "c" in (A.dtype.kind, "f" if B is None else B.dtype.kind):
         raise refusal_text(name, "of a complex matrix", "numpy.linalg.eigh(A.toarray())")
     return ((A + A.T) * 0.5, B if B is None else (B + B.T) * 0.5) if symmetric else (A, B)
 
 
-def plain_matrix(B: Any) -> Any:
+def plain_matrix(B):
     return None if B is None else B._plain()
 
 
-def arpack(f: Any, symmetric: bool) -> Any:
+def arpack(f, symmetric: bool):
     name = f"scipy.sparse.linalg.{f.__name__}"
 
     def run(

@@ -16,7 +16,7 @@ from ...ops.declare import ndim, shape
 from ...ops.linalg.equations import lu_factored
 from ..device import device_concatenator
 from ..followed import FollowedObject, Follower
-from ..linear_maps import AxisMap, mapped
+from ..linear_maps import AxisMap, mapped, rows_of
 from ..namespaces import (
     Carrier,
     CarrierType,
@@ -44,7 +44,7 @@ for _c in (
 DENSE_OPERATOR_UNKNOWNS = 1000  # unknowns up to which the matrix of an operator is made
 
 
-def operator_matrix(A: Any, name: str, like: Any = None) -> SparseMatrix:
+def operator_matrix(A, name: str, like=None) -> SparseMatrix:
     """`like`: what an operator is applied to."""
     if is_sparse(A):
         return sparse(A)
@@ -63,7 +63,7 @@ def operator_matrix(A: Any, name: str, like: Any = None) -> SparseMatrix:
     return FACES[sps.csc_array](A)
 
 
-def library_solver(f: Any, name: str, *args: Any, **settings: Any) -> Any:
+def library_solver(f, name: str, *args, **settings):
     """SciPy's function, or CuPy's on a device, which has fewer settings."""
     if not is_device_matrix(args[0]):
         return f(*args, **settings)
@@ -77,7 +77,7 @@ def library_solver(f: Any, name: str, *args: Any, **settings: Any) -> Any:
     return theirs(*args, **{n: v for n, v in settings.items() if n in known})
 
 
-def solve_sparse(A: Any, b: Any, name: str, back: bool = False) -> Any:
+def solve_sparse(A, b, name: str, back: bool = False):
     A = operator_matrix(A, name, b)
     pattern, values = A._elements()
     if pattern.shape[0] != pattern.shape[1]:
@@ -120,28 +120,28 @@ class SuperLU(Carrier, metaclass=CarrierType):
 
     _theirs = sla.SuperLU
 
-    def __init__(self, A: Any = None, real: Any = None, **settings: Any):
+    def __init__(self, A=None, real=None, **settings):
         self._A: Any = None if A is None else A.copy()
         self._real, self._settings = real, settings
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return cls(real=x)
 
     def _tracked(self) -> bool:
         return self._A is not None and holds_tracked(self._A)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         return sla.splu(self._A._plain().tocsc(), **self._settings) if self._real is None else self._real
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name.startswith("_"):
             raise AttributeError(name)
         if name in ("L", "U") and self._tracked():
             return self._factor(name)
         return getattr(self._plain(), name)
 
-    def _factor(self, name: str) -> Any:
+    def _factor(self, name: str):
         """L or U. With SciPy's factors L0 and U0, L0^-1 A U0^-1 is the identity, which has no pivots."""
         lu = self._plain()
         if lu.shape[0] > DENSE_OPERATOR_UNKNOWNS:
@@ -171,7 +171,7 @@ class SuperLU(Carrier, metaclass=CarrierType):
 class Solver(AxisMap):
     """x = A^-1 b with a factorisation that does not vary."""
 
-    def __init__(self, lu: Any, trans: str):
+    def __init__(self, lu, trans: str):
         self.lu = lu
         other = "N" if trans == "T" else "T"
         if trans == "H":
@@ -181,8 +181,8 @@ class Solver(AxisMap):
         else:
             super().__init__(lambda b: self.rows(b, trans), lu.shape[0], lambda g: self.rows(g, other))
 
-    def rows(self, b: Any, trans: str) -> Any:
-        flat, library = b.reshape(-1, b.shape[-1]).T, xp_of(b)
+    def rows(self, b, trans: str):
+        flat, library = rows_of(b).T, xp_of(b)
         return library.ascontiguousarray(
             self.lu.solve(library.asfortranarray(flat), trans).T, b.dtype
         ).reshape(b.shape)
@@ -204,7 +204,7 @@ def factorized(A):
     return SuperLU(operator_matrix(A, "scipy.sparse.linalg.factorized")).solve
 
 
-def iterative(f: Any) -> Any:
+def iterative(f):
     """The solution that SciPy's iteration gives, with the derivative of the exact one."""
     name = f"scipy.sparse.linalg.{f.__name__}"
 

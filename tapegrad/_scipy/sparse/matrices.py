@@ -50,6 +50,7 @@ from .places import (
     STRUCTURE,
     TIDYING,
     changed_copy,
+    counted,
     device_matrix,
     element_or_zero,
     first_tracked,
@@ -59,6 +60,7 @@ from .places import (
     is_scalar_operand,
     merging,
     minus,
+    moved_behind,
     with_counted,
     with_ones,
 )
@@ -69,7 +71,7 @@ LINALG = SciPyNamespace(scipy.sparse.linalg, "cupyx.scipy.sparse.linalg")
 FACES: dict = {}  # SciPy's class -> ours
 
 
-def is_sparse(x: Any) -> bool:
+def is_sparse(x) -> bool:
     return isinstance(x, TrackedMatrix) or sps.issparse(x)
 
 
@@ -82,14 +84,14 @@ class TrackedMatrix(Carrier):
     __array_ufunc__ = None
 
     @classmethod
-    def _of_places(cls, values: Any, places: Any, zeros: Any) -> Any:
+    def _of_places(cls, values, places, zeros):
         raise NotImplementedError
 
     def _as_sparse(self) -> "SparseMatrix":
         """The same matrix in a format that computes."""
         raise NotImplementedError
 
-    def _changed(self, call: str, change: Any, value: Any = None) -> None:
+    def _changed(self, call: str, change, value=None) -> None:
         """A change by SciPy's own function, `change(A, value)`."""
         raise NotImplementedError
 
@@ -120,7 +122,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         self._zeros = made_of._zeros
 
     @classmethod
-    def _read(cls, name: str, arg: Any, to: Any, copy: bool) -> "SparseMatrix":
+    def _read(cls, name: str, arg, to, copy: bool) -> "SparseMatrix":
         """What the constructor of this format makes of tracked values."""
         if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
             dense = as_float_array(arg)
@@ -142,7 +144,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         return of_places(values, cls._theirs((count, *where), shape=to))
 
     @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
+    def _of(cls, x, shadow):
         return from_scipy(x, shadow)
 
     # --- what it is ---
@@ -196,14 +198,14 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
     def __iter__(self):
         return iter([self[k] for k in range(self.shape[0])])
 
-    def _told(self) -> Any:
+    def _told(self):
         self._check_zeros()
         return self._places
 
     def _tracked(self) -> bool:
         return holds_tracked(self._values)
 
-    def _plain(self) -> Any:
+    def _plain(self):
         real = self._places.copy()
         data = plain_argument(self._values) if not self._tracked() else bare(self._values)
         if is_array(data) and xp_of(data) is not plain_np:
@@ -215,7 +217,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
     def _tidy(self) -> bool:
         return getattr(self._places, "has_canonical_format", True)
 
-    def _asked(self, run: Any) -> tuple:
+    def _asked(self, run) -> tuple:
         """(values, their places, what SciPy's function `run` gives of the places). SciPy may sort the
         elements of the matrix itself, and add those at one place; then the same is done here."""
         values, places = self._values, self._places
@@ -228,7 +230,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
             self._replace(values, places)
         return values, places, found
 
-    def _moved(self, run: Any) -> Any:
+    def _moved(self, run):
         """The matrix to which `run`, SciPy's function, moves the elements, or one of its elements."""
         values, places, found = self._asked(run)
         if found is places:
@@ -267,16 +269,16 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         places.sort_indices()
         self._replace(self._values, places)
 
-    def _replace(self, values: Any, places: Any) -> None:
+    def _replace(self, values, places) -> None:
         new = type(self)._of_places(values, places, self._zeros)
         self._values, self._places, self._seen, self._single = new._values, new._places, None, None
 
-    def _move(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    def _move(self, name: str, *args, **kwargs):
         args, kwargs = plain_argument(args), plain_argument(kwargs)
         run = lambda A: getattr(A, name)(*args, **kwargs)
         return self._moved(run) if name in KEEPS_DUPLICATES[self.format] else self._single_moved(run)
 
-    def _single_moved(self, run: Any) -> Any:
+    def _single_moved(self, run):
         one = self._merged()
         if one is not self:
             self._asked(run)
@@ -302,7 +304,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         pattern, at = self._seen
         return pattern, element_or_zero(self._values, at)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         """What only moves elements is done with the places; else it is SciPy's, of plain values."""
         if name.startswith("_"):
             raise AttributeError(name)
@@ -363,14 +365,14 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         return self._single_moved(lambda A: A[plain_argument(at)])
 
     @classmethod
-    def _of_places(cls, values: Any, places: Any, zeros: Any) -> Any:
+    def _of_places(cls, values, places, zeros):
         at = places.data.reshape(-1)
         if not is_counted(at, shape(values)[0]):
             values, places = element_or_zero(values, at), with_counted(places)
         return cls._of_counted(values, places, zeros)
 
     @classmethod
-    def _of_counted(cls, values: Any, places: Any, zeros: Any) -> Any:
+    def _of_counted(cls, values, places, zeros):
         new = object.__new__(cls)
         new._values, new._places, new._seen, new._zeros, new._single = values, places, None, zeros, None
         return new
@@ -378,7 +380,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
     def _as_sparse(self) -> "SparseMatrix":
         return self
 
-    def _changed(self, call: str, change: Any, value: Any = None) -> None:
+    def _changed(self, call: str, change, value=None) -> None:
         """A change by SciPy's own function, which is given the places of the new values.
 
         The matrix of places is changed, so derivatives follow.  If nothing is tracked, SciPy's matrix is
@@ -426,11 +428,11 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
             out[...] = total
         return total if out is None else out
 
-    def _with(self, f: Any) -> "SparseMatrix":
+    def _with(self, f) -> "SparseMatrix":
         """f of each element; f(0) = 0."""
         return type(self)._of_counted(f(self._values), self._places, None)
 
-    def _with_sums(self, f: Any) -> "SparseMatrix":
+    def _with_sums(self, f) -> "SparseMatrix":
         """The same where SciPy first adds the elements at one place."""
         if not self._tidy:
             self.sum_duplicates()
@@ -461,7 +463,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
 
     # --- products ---
 
-    def _times(self, x: Any, back: bool) -> Any:
+    def _times(self, x, back: bool):
         pattern, values = self._elements()
         values, x = device_concatenator(values, as_float_array(x, values if holds_tracked(values) else x))
         if ndim(x) not in (1, 2) or shape(x)[0] != pattern.shape[0 if back else 1]:
@@ -548,7 +550,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
     def __itruediv__(self, other):
         return self._scaled(1 / other) if is_scalar_operand(other) else self / other
 
-    def _scaled(self, factor: Any) -> "SparseMatrix":
+    def _scaled(self, factor) -> "SparseMatrix":
         """In place, as SciPy does it: in the memory of the user's matrix too."""
         data = self.data
         if isinstance(data, Variable):
@@ -569,22 +571,20 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         return sparse_matrix_power(self, n) if is_sparse_matrix(self) else self.power(n)
 
 
-def sparse_matrix_power(A: Any, n: int) -> Any:
+def sparse_matrix_power(A, n: int):
     found = None
     for _ in range(n):
         found = A if found is None else found @ A
     return found if found is not None else from_scipy(sps.eye_array(A.shape[0], format="csr"))
 
 
-def values_and_places(value: Any, count: int, kind: Any, call: str) -> tuple:
+def values_and_places(value, count: int, kind, call: str) -> tuple:
     """(a vector of the numbers in `value`, which has the shape of it, their places behind `count` others).
 
     A plain 0 has the place 0: SciPy decides whether it stays an element."""
     if not isinstance(value, (Variable, View)) and is_sparse(value):
         value = sparse(value)
-        places = value._places.copy()
-        places.data = plain_np.where(places.data > 0, places.data + count, 0.0)
-        return value._values, places
+        return value._values, moved_behind(value._places, count)
     if kind.kind not in "fc":
         raise refusal_text(f"scipy.sparse: {call}", f"in a matrix of dtype {kind}", "a matrix of floats")
     tracked, value = holds_tracked(value), as_float_array(value)
@@ -598,12 +598,12 @@ def values_and_places(value: Any, count: int, kind: Any, call: str) -> tuple:
     return np.reshape(value, -1), places if places.ndim else float(places)
 
 
-def of_places(values: Any, places: Any, zeros: Any = None) -> Any:
+def of_places(values, places, zeros=None):
     """Of a vector of values and SciPy's matrix of places. `zeros`: the values at `eliminate_zeros`."""
     return FACES[type(places)]._of_places(values, places, zeros)
 
 
-def of_device(real: Any, shadow: Any) -> SparseMatrix:
+def of_device(real, shadow) -> SparseMatrix:
     """One of CuPy's: its values stay on the device, where they stand is known to SciPy."""
     if real.format not in ARRAYS or real.data.dtype.kind not in "fc":
         raise refusal_text(
@@ -612,14 +612,14 @@ def of_device(real: Any, shadow: Any) -> SparseMatrix:
             "csr, csc, coo or dia, of floats",
         )
     where = [getattr(real, name).get() for name in ARRAYS[real.format]]
-    count = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
+    count = counted(real.data)
     given = (count, tuple(where)) if real.format == "coo" else (count, *where)
     return of_places(
         np.reshape(shadow(real.data), -1), getattr(sps, type(real).__name__)(given, shape=real.shape)
     )
 
 
-def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
+def from_scipy(real, shadow=unchanged) -> SparseMatrix:
     """One of SciPy's; `shadow` gives what its memory is followed by."""
     if not isinstance(real, (sps.sparray, sps.spmatrix)):
         return of_device(real, shadow)
@@ -628,16 +628,16 @@ def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
         real.data.flags.writeable = shadow is unchanged  # a write would not be seen in the user's matrix
         shadow = unchanged
     places = real.copy()
-    places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
+    places.data = counted(real.data)
     data = shadow(real.data)
     return of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
 
 
-def sparse(x: Any) -> SparseMatrix:
+def sparse(x) -> SparseMatrix:
     return x._as_sparse() if isinstance(x, TrackedMatrix) else from_scipy(x)
 
 
-def beside(other: Any, dense: Any) -> Any:
+def beside(other, dense):
     """A dense result of `other`, a `numpy.matrix` if SciPy gives one, in code that is followed."""
     if not OPEN.shadows or xp_of(primal_of(dense)) is not plain_np:
         return dense
@@ -647,11 +647,11 @@ def beside(other: Any, dense: Any) -> Any:
         return late.followed(plain_np.asmatrix)(dense) if matrix else dense
 
 
-def is_sparse_matrix(*xs: Any) -> bool:
+def is_sparse_matrix(*xs) -> bool:
     return all([issubclass(type(x)._theirs, sps.spmatrix) for x in xs])
 
 
-def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: tuple, form: str) -> Any:
+def matrix_of_elements(values, pattern, like: SparseMatrix, to: tuple, form: str):
     """The matrix of this shape with these elements, in the format csc if `form` is that, else csr; of SciPy's
     older class where `like` is. A shape of one axis is that of the only row, and an empty one that of a
     number."""
@@ -663,7 +663,7 @@ def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: tuple,
     return found if len(to) == 2 else found.reshape(to) if to else found.sum()
 
 
-def product(A: SparseMatrix, B: SparseMatrix) -> Any:
+def product(A: SparseMatrix, B: SparseMatrix):
     """The product of two: each element of A meets those of B in the row of its column."""
     to = *A.shape[:-1], *B.shape[1:]
     if A.shape[-1] != B.shape[0]:
@@ -683,7 +683,7 @@ def product(A: SparseMatrix, B: SparseMatrix) -> Any:
     return ordered_as(operator.matmul, A, B, found) if len(to) == 2 else found
 
 
-def ordered_as(f: Any, A: SparseMatrix, B: SparseMatrix, found: SparseMatrix) -> SparseMatrix:
+def ordered_as(f, A: SparseMatrix, B: SparseMatrix, found: SparseMatrix) -> SparseMatrix:
     """`found`, with its elements in the order in which SciPy's function f of A and B gives them."""
     if A._tidy and B._tidy and f is not operator.matmul:
         return found
@@ -691,7 +691,7 @@ def ordered_as(f: Any, A: SparseMatrix, B: SparseMatrix, found: SparseMatrix) ->
     return of_places(found._values, places)
 
 
-def add_matrices(A: SparseMatrix, B: SparseMatrix, order: Any = operator.add) -> SparseMatrix:
+def add_matrices(A: SparseMatrix, B: SparseMatrix, order=operator.add) -> SparseMatrix:
     """The sum. `order`: the function of SciPy's that gives the elements in their order."""
     if A.shape != B.shape:
         raise ValueError("inconsistent shapes")
@@ -724,7 +724,7 @@ def multiply_elements(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     return ordered_as(lambda A, B: A.multiply(B), A, B, found) if A.ndim == 2 else found
 
 
-def comparison_method(name: str) -> Any:
+def comparison_method(name: str):
     """The values are compared as they are."""
 
     def run(self, other):

@@ -2,7 +2,6 @@
 functions do to them."""
 
 import copy
-from typing import Any
 
 import numpy as plain_np
 import scipy.sparse as sps
@@ -45,7 +44,7 @@ ARRAYS = {
 }
 
 
-def element_or_zero(values: Any, at: Any) -> Any:
+def element_or_zero(values, at):
     """values[at - 1], 0 where at is 0."""
     at = plain_np.asarray(at)
     at = at.astype(int)
@@ -56,27 +55,38 @@ def element_or_zero(values: Any, at: Any) -> Any:
     return np.take(np.concatenate([0 * values[:1], values]) if shape(values)[0] else np.zeros(1), at)
 
 
-def is_counted(places: Any, size: int | None = None) -> bool:
+def is_counted(places, size: int | None = None) -> bool:
     """Are these the places 1, 2, ..., `size` (None: as many as there are)?"""
     right = size is None or places.size == size
     return right and bool((places.reshape(-1) == plain_np.arange(1, 1 + places.size)).all())
 
 
-def with_counted(places: Any) -> Any:
+def counted(data):
+    return plain_np.arange(1.0, 1 + data.size).reshape(data.shape)
+
+
+def with_counted(places):
     """A matrix of the same form, whose elements are counted in the order of its data."""
     new = copy.copy(places)  # the arrays of indices are the same
-    new.data = plain_np.arange(1.0, 1 + places.data.size).reshape(places.data.shape)
+    new.data = counted(places.data)
     return new
 
 
-def with_ones(places: Any) -> Any:
+def with_ones(places):
     """A matrix of the same form, whose elements are 1."""
     new = copy.copy(places)
     new.data = plain_np.ones(places.data.shape)
     return new
 
 
-def in_order_of(like: Any, places: Any) -> Any:
+def moved_behind(places, count):
+    """A copy, whose elements are behind `count` others."""
+    new = places.copy()
+    new.data = plain_np.where(new.data > 0, new.data + count, 0.0)
+    return new
+
+
+def in_order_of(like, places):
     """`places`, sorted, with its elements in the order in which `like` has them."""
     if like.format != places.format or like.nnz != places.nnz or like.has_sorted_indices:
         return places
@@ -87,23 +97,23 @@ def in_order_of(like: Any, places: Any) -> Any:
     return type(places)((data, like.indices, like.indptr), shape=places.shape)
 
 
-def changed_copy(A: Any, change: Any, value: Any) -> Any:
+def changed_copy(A, change, value):
     A = A.copy()
     change(A, value)
     return A
 
 
-def host_matrix(x: Any) -> Any:
+def host_matrix(x):
     if isinstance(x, (tuple, list)):
         return type(x)([host_matrix(v) for v in x])
     return x if not is_array(x) or xp_of(x) is plain_np else x.get()
 
 
-def is_device_matrix(x: Any) -> bool:
+def is_device_matrix(x) -> bool:
     return type(x).__module__.startswith("cupyx.")
 
 
-def device_matrix(places: Any, data: Any) -> Any:
+def device_matrix(places, data):
     """CuPy's matrix of these values."""
     library, at = xp_of(data), places.data.astype(int) - 1
     where = [library.asarray(getattr(places, name)) for name in ARRAYS[places.format]]
@@ -112,7 +122,7 @@ def device_matrix(places: Any, data: Any) -> Any:
     return getattr(load("cupyx.scipy.sparse"), f"{places.format}_matrix")(given, shape=places.shape)
 
 
-def merging(places: Any) -> tuple | None:
+def merging(places) -> tuple | None:
     """What adds the elements at one place: (which are added, their sums, the places of the sums). None if
     each has a place of its own."""
     if places.format == "dia" or places.has_canonical_format:
@@ -129,14 +139,14 @@ def merging(places: Any) -> tuple | None:
     return coo.data, sums, made.asformat(places.format)
 
 
-def first_tracked(xs: Any) -> Any:
+def first_tracked(xs):
     return next((x for x in xs if holds_tracked(x)), None)
 
 
-def is_scalar_operand(x: Any) -> bool:
+def is_scalar_operand(x) -> bool:
     return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
 
 
-def minus(A: Any, B: Any) -> Any:
+def minus(A, B):
     """The sum in the order of elements of a difference, which SciPy may compute in another way."""
     return A - -B

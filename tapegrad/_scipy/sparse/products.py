@@ -6,7 +6,6 @@ broadcast."""
 import copy
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -18,12 +17,12 @@ from ..._core.registry import load
 from ...ops.declare import ndim, primitive, rules
 from ...ops.products import T, bilinear_forward
 from ...ops.shaping import reshape
-from ..linear_maps import shared
+from ..linear_maps import rows_of, shared
 
 KEPT_FACTORISATIONS = 4  # factorisations
 
 
-def factors_of(A: Any) -> Any:
+def factors_of(A):
     """Return SuperLU's factors. Where the pattern is symmetric its ordering by minimum degree fills less."""
     A = scipy.sparse.csc_matrix(A)
     A.sort_indices()
@@ -35,7 +34,7 @@ def factors_of(A: Any) -> Any:
 class SparsityPattern:
     """Where the elements of a sparse matrix stand: element e in row rows[e], column cols[e]."""
 
-    def __init__(self, rows: Any, cols: Any, to: tuple):
+    def __init__(self, rows, cols, to: tuple):
         self.rows, self.cols, self.shape = rows, cols, to
         order = np.lexsort((cols, rows))
         self.order = None if (np.diff(order) == 1).all() else order
@@ -53,7 +52,7 @@ class SparsityPattern:
         )
         return A, A.T
 
-    def matrix(self, data: Any, back: bool = False) -> Any:
+    def matrix(self, data, back: bool = False):
         """The matrix with these values, or its transpose."""
         at = xp_of(data).asarray
         data = data if self.order is None else data[at(self.order)]
@@ -66,9 +65,9 @@ class SparsityPattern:
         A.data = data
         return A
 
-    def times(self, data: Any, x: Any, back: bool) -> Any:
+    def times(self, data, x, back: bool):
         """A x, or A^T x, for the rows of x."""
-        flat = x.reshape(-1, x.shape[-1]).T
+        flat = rows_of(x).T
         if xp_of(data) is not np:
             at, library = xp_of(data).asarray, xp_of(data)
             rows, cols = (at(self.cols), at(self.rows)) if back else (at(self.rows), at(self.cols))
@@ -78,7 +77,7 @@ class SparsityPattern:
         y = self.matrix(data, back) @ (flat[:, 0] if flat.shape[1] == 1 else flat)
         return y.T.reshape(*x.shape[:-1], self.shape[1 if back else 0])
 
-    def factor(self, data: Any) -> Any:
+    def factor(self, data):
         for known, lu in self.factors:
             if known.dtype == data.dtype and same_bits(known, data):
                 return lu
@@ -91,8 +90,8 @@ class SparsityPattern:
         self.factors = [(data.copy(), lu), *self.factors[: KEPT_FACTORISATIONS - 1]]
         return lu
 
-    def solution(self, data: Any, b: Any, back: bool) -> Any:
-        flat = b.reshape(-1, b.shape[-1]).T
+    def solution(self, data, b, back: bool):
+        flat = rows_of(b).T
         if xp_of(data) is not np:
             A = self.matrix(data).tocsc()
             lu = load("cupyx.scipy.sparse.linalg").splu(A)
@@ -106,7 +105,7 @@ class SparsityPattern:
         return np.ascontiguousarray(y.T, kind).reshape(b.shape)
 
 
-def map_leading_axes(data: Any, x: Any, n: int, f: Any) -> Any:
+def map_leading_axes(data, x, n: int, f):
     """f(data, x) for each of the axes before the last of data."""
     if data.ndim == 1:
         return f(data, x)
@@ -141,7 +140,7 @@ def sparse_solution(data, b, *, pattern, back=False):
     return map_leading_axes(data, b, pattern.shape[0], lambda d, b: pattern.solution(d, b, back))
 
 
-def outer_for(g: Any, x: Any, pattern: Any, back: bool) -> Any:
+def outer_for(g, x, pattern, back: bool):
     return sparse_outer(x, g, pattern=pattern) if back else sparse_outer(g, x, pattern=pattern)
 
 
@@ -175,6 +174,6 @@ def solution_pull(g, out, need, data, b, pattern, back):
 rules(sparse_solution, joint=solution_pull, jvp=solution_push)
 
 
-def by_columns(f: Any, values: Any, x: Any, **settings: Any) -> Any:
+def by_columns(f, values, x, **settings):
     """f, which acts on the last axis, of a vector or of each column of a matrix."""
     return f(values, x, **settings) if ndim(x) == 1 else T(f(reshape(values, to=(1, -1)), T(x), **settings))

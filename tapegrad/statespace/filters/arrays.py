@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.errors import NotPositiveDefiniteError
@@ -101,7 +102,7 @@ class Path:
     elements: list[tuple[int, Any, Any]] = field(default_factory=list)
     blocks: dict[int, list[tuple[int, Any, Any]]] = field(default_factory=dict)
 
-    def whitened(self) -> list[tuple[numpy.ndarray, Any, Any]]:
+    def whitened(self) -> list[tuple[ndarray, Any, Any]]:
         """Return steps, log det 2 pi F (N,), and innovations in units of F (N, i, k), by block size.
 
         Single elements come first. Raise if a variance is not positive."""
@@ -122,9 +123,9 @@ class Path:
         return found
 
 
-def require_positive(at: Any, F: Any) -> None:
+def require_positive(at, F) -> None:
     plain = value(F)
-    if type(plain) is numpy.ndarray and (plain <= 0).any():
+    if type(plain) is ndarray and (plain <= 0).any():
         i = int(numpy.argmax(plain <= 0))
         raise NotPositiveDefiniteError(
             f"the variance of y[{at[i]}] given the past is {plain[i]}; wanted a positive number"
@@ -150,7 +151,7 @@ class Moments:
         """Return the first steps."""
         return Moments(*[getattr(self, x.name)[:steps] for x in fields(self)])
 
-    def rows(self, begin: int, end: int) -> Any:
+    def rows(self, begin: int, end: int):
         """Return the innovations of these steps, (N, k)."""
         return self.white[begin:end].reshape((-1, self.white.shape[-1]))
 
@@ -163,7 +164,7 @@ class ArrayFilter:
     data: Observations
     joseph: bool
 
-    def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+    def moments(self, mean, cov, begin: int, end: int) -> Moments:
         """Return the moments of steps begin to end, from the state before them; raise for a nonpositive
         variance."""
         s = self.s
@@ -185,7 +186,7 @@ class ArrayFilter:
         last = np.stack(path.filtered_cov)
         return Moments(means[0], np.stack(path.cov), size, white, means[1], (last + last.mT) * 0.5)
 
-    def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
+    def weights(self, L, u, W) -> tuple[Any, Any]:
         """Return r <- u + L' r and N <- W + L' N L of each step, from zeros after the last."""
         r, N = u[-1], W[-1]
         found: list[Any] = []
@@ -202,7 +203,7 @@ def first_state(s: ModelMatrices, start: DiffuseStart | None) -> tuple[Any, Any]
 
 
 def run_recursion(
-    s: ModelMatrices, data: Observations, joseph: bool, a: Any, P: Any, begin: int = 0, end: int | None = None
+    s: ModelMatrices, data: Observations, joseph: bool, a, P, begin: int = 0, end: int | None = None
 ) -> Path:
     """Run the filter over steps begin to end, from mean and covariance before the first of them."""
     end = data.steps if end is None else end
@@ -236,7 +237,7 @@ def run_recursion(
     return path
 
 
-def observed_moments(s: ModelMatrices, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+def observed_moments(s: ModelMatrices, mean, cov, begin: int, end: int) -> tuple[Any, Any]:
     """Return means (n, p, k) and covariances (n, p, p) of Z x, given those of the states x of these steps.
 
     With a diffuse start they keep digits that a state covariance with large entries has lost."""
@@ -244,7 +245,7 @@ def observed_moments(s: ModelMatrices, mean: Any, cov: Any, begin: int, end: int
     return Z @ mean, Z @ cov @ Z.mT
 
 
-def with_noise(s: ModelMatrices, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+def with_noise(s: ModelMatrices, mean, cov, begin: int, end: int) -> tuple[Any, Any]:
     """Return means (n, p) and covariances (n, p, p) of the observations, given those of Z x."""
     steps = slice(begin, end)
     return mean + s.at(steps, "d"), cov + s.at(steps, "H")
@@ -260,7 +261,7 @@ def _predictor(s: ModelMatrices):
     half, transposed = (T * 0.5, T.T) if constant else (None, None)
     shifted = "c" in s.varying or not is_known_number(c, 0.0)
 
-    def predict(t: int, a: Any, P: Any) -> tuple[Any, Any]:
+    def predict(t: int, a, P) -> tuple[Any, Any]:
         Tt = T if constant else T[t]
         back = transposed if constant else Tt.T
         a = Tt @ a
@@ -310,7 +311,7 @@ def _reader(s: ModelMatrices, data: Observations):
     return read
 
 
-def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> Any:
+def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int):
     """-1/2 [count log 2 pi + sum(log F + v^2 / F)]."""
     total = -0.5 * LOG_2PI * count
     if not v:
@@ -320,12 +321,12 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     return total - 0.5 * np.sum(np.log(spread) + e * e / spread)
 
 
-def is_known_number(x: Any, number: float) -> bool:
+def is_known_number(x, number: float) -> bool:
     """Return whether x is this number, known on the host and not tracked."""
     return issubclass(type(x), (numpy.generic, float, int)) and bool(x == number)
 
 
-def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
+def scalar_loglik(model: LinearGaussian, data: Observations):
     """Return the log-likelihood of a model with one state and one observation, in numbers; otherwise None.
 
     A local level takes 7 operations a step. A diffuse level without a factor is the first observation."""
@@ -379,13 +380,13 @@ def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
     return _sum_of_terms(v, F, steps, data.count)
 
 
-def scalar_series(x: Any, n: int, axes: int) -> list[Any]:
+def scalar_series(x, n: int, axes: int) -> list[Any]:
     """Return the numbers of a one-element field, step by step; fields of more than `axes` axes vary.
 
     Data (axes 0) become Python floats, the fastest partners of a tracked number. The rest stay NumPy scalars,
     for which 0 / 0 is nan."""
     if x.ndim > axes:
-        if type(x) is numpy.ndarray:
+        if type(x) is ndarray:
             return x.reshape(-1).tolist() if axes == 0 and x.dtype == float else list(x.reshape(-1))
         return [x[(t,) + (0,) * axes] for t in range(n)]
     return [x[(0,) * x.ndim] if x.ndim else x] * n

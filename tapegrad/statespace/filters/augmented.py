@@ -26,6 +26,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import to_host, xp_of
@@ -61,9 +62,7 @@ class DiffuseRegression(NamedTuple):
     u: Any
 
 
-def diffuse_regression(
-    white: Any, rank: int, columns: int, judge: Callable | None = None
-) -> DiffuseRegression:
+def diffuse_regression(white, rank: int, columns: int, judge: Callable | None = None) -> DiffuseRegression:
     """Return the regression on rows white (..., N, 1 + q); `judge` raises if it rejects R.
 
     The first `rank` columns after the first depend on delta."""
@@ -98,15 +97,15 @@ def diffuse_regression(
     return DiffuseRegression(estimate, root, _dot(left, left), log_det, R, u)
 
 
-def _times(X: Any, v: Any) -> Any:
+def _times(X, v):
     return (X @ v[..., None])[..., 0]
 
 
-def _dot(x: Any, y: Any) -> Any:
+def _dot(x, y):
     return np.sum(x * y, axis=-1)
 
 
-def at_estimate(mean: Any, cov: Any, x: DiffuseRegression | None) -> tuple[Any, Any]:
+def at_estimate(mean, cov, x: DiffuseRegression | None) -> tuple[Any, Any]:
     """Return mean and covariance of states (..., m), given those for each delta: (..., m, 1 + q), (..., m,
     m)."""
     if x is None:
@@ -116,7 +115,7 @@ def at_estimate(mean: Any, cov: Any, x: DiffuseRegression | None) -> tuple[Any, 
     return mean[..., 0] + _times(A, x.estimate), cov + Y @ Y.mT
 
 
-def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
+def collapsed(white, state, start: "DiffuseStart", whole: bool):
     """Behind rows white (..., N, 1 + r) and a state, mean (m, 1 + r) and upper triangle of the covariance, in
     one vector: mean and triangle given the rows, and their log-likelihood without log det 2 pi F.  `whole`:
     these are all rows."""
@@ -131,13 +130,13 @@ def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any
     )
 
 
-def _column_lengths(X: numpy.ndarray) -> Any:
+def _column_lengths(X: ndarray):
     """Return the lengths of the columns of X (..., N, k), (..., 1, k), and 1 for a column of zeros."""
     size = numpy.linalg.norm(X, axis=-2, keepdims=True)
     return numpy.where(size > 0, size, 1.0)
 
 
-def _conditioned(R: numpy.ndarray, least: float) -> Any:
+def _conditioned(R: ndarray, least: float):
     """Return whether the smallest scaled singular value of R (..., r, r) exceeds this part of the largest."""
     scaled = R / _column_lengths(R)
     good: Any = numpy.isfinite(scaled).all(axis=(-2, -1))
@@ -147,7 +146,7 @@ def _conditioned(R: numpy.ndarray, least: float) -> Any:
     return found[..., -1] >= least * found[..., 0]
 
 
-def condition(X: numpy.ndarray) -> float:
+def condition(X: ndarray) -> float:
     """Return the condition number of the columns scaled to length 1; infinite where undefined."""
     if X.shape[0] < X.shape[1] or not numpy.isfinite(X).all():
         return numpy.inf
@@ -168,10 +167,10 @@ class DiffuseStart:
     after `dropped` steps (None: something is left for ever). `centre` (q,) is the constant on delta, `spread`
     (q,) the finite variance, `names` (m,) are those of the states."""
 
-    columns: numpy.ndarray
+    columns: ndarray
     rank: int
-    rows: numpy.ndarray
-    at: numpy.ndarray
+    rows: ndarray
+    at: ndarray
     dropped: int | None
     names: tuple[str, ...]
     centre: Any = None
@@ -206,7 +205,7 @@ class DiffuseStart:
         return condition(self.rows[: self.rank])
 
     @cached_property
-    def independent(self) -> numpy.ndarray:
+    def independent(self) -> ndarray:
         """Return the first linearly independent rows, (rank, 2): step and element of each."""
         basis = numpy.zeros((self.rank, self.rank))
         picked: list[Any] = []
@@ -238,7 +237,7 @@ class DiffuseStart:
                 "states have an infinite variance; give the start a finite covariance there"
             )
 
-    def require_conditioned(self, R: Any, whole: bool) -> None:
+    def require_conditioned(self, R, whole: bool) -> None:
         """Raise where R (..., r, r) of the actual numbers shows that digits were lost: for good if it is of
         the `whole` sample."""
         R = seen(R)
@@ -255,12 +254,12 @@ class DiffuseStart:
             "fewer waves, or a start with a finite covariance"
         )
 
-    def named(self, directions: numpy.ndarray) -> str:
+    def named(self, directions: ndarray) -> str:
         """Return the names of the states with a part in these directions, (m, k)."""
         return _named(self.names, directions)
 
 
-def _named(names: tuple[str, ...], directions: numpy.ndarray) -> str:
+def _named(names: tuple[str, ...], directions: ndarray) -> str:
     return ", ".join(
         dict.fromkeys([names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))])
     )
@@ -317,9 +316,7 @@ def _placed(data: Observations, start: DiffuseStart) -> DiffuseStart:
     return replace(start, centre=centre, spread=spread)
 
 
-def noise_free_rows(
-    s: ModelMatrices, data: Observations, A: numpy.ndarray, enough: int
-) -> tuple[numpy.ndarray, ...]:
+def noise_free_rows(s: ModelMatrices, data: Observations, A: ndarray, enough: int) -> tuple[ndarray, ...]:
     """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as
     tell, and `enough` rows. Also the singular values (q,) and right vectors of the columns, scaled to length
     1, and the lengths before."""
@@ -341,7 +338,7 @@ def noise_free_rows(
     return X, numpy.array(at, int).reshape(-1, 2), found, V, size[0]
 
 
-def _dropped(s: ModelMatrices, steps: int, A: numpy.ndarray) -> int | None:
+def _dropped(s: ModelMatrices, steps: int, A: ndarray) -> int | None:
     """Return the number of steps after which nothing is left of A, up to rounding relative to the terms."""
     for t in range(steps):
         if t or s.predict_first:

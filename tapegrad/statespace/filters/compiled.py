@@ -5,6 +5,7 @@ theta, or of its rows if the field varies over time. So is each other entry that
 
 from collections import Counter
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -60,7 +61,7 @@ class CompiledFilter:
     data: Observations
     joseph: bool
 
-    def loglik(self) -> Any:
+    def loglik(self):
         """Return the log-likelihood, by the ordinary filter after the first steps."""
         form, x, s, data = self.form, self.x, self.s, self.data
         moving = is_tracked(s.T) or is_tracked(s.Z)
@@ -81,7 +82,7 @@ class CompiledFilter:
             + begun[-1]
         )
 
-    def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+    def moments(self, mean, cov, begin: int, end: int) -> Moments:
         """Return the moments as `ArrayFilter` does, which also reports the error where they are not
         finite."""
         found = moments_by_kernel(self.form, self.x[self.form.at], self.s, self.data, mean, cov, begin, end)
@@ -90,7 +91,7 @@ class CompiledFilter:
             return found
         return ArrayFilter(self.s, self.data, self.joseph).moments(mean, cov, begin, end)
 
-    def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
+    def weights(self, L, u, W) -> tuple[Any, Any]:
         """As `ArrayFilter` gives them."""
         n, m, k = u.shape
         upper, full = triangle_places(m)
@@ -237,7 +238,7 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     >>> r.cov[:, 0, 0].round(6)
     array([2.00..., 2.50..., 3.00...])
     """
-    if not (isinstance(steps, (int, numpy.integer)) and steps >= 1):
+    if not (isinstance(steps, Integral) and steps >= 1):
         raise ArgumentError(f"forecast(..., steps={steps!r}): wanted a whole number, at least 1")
     data = call_data("forecast", model, y)
     n = data.steps

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.primitive import is_tracked, seen
@@ -21,24 +22,24 @@ from .step_kernel import (
 )
 
 
-def field_vector(x: Any, size: int) -> Any:
+def field_vector(x, size: int):
     """Return a field as a vector; a number stands for all elements."""
     return x.reshape((-1,)) if getattr(x, "ndim", 0) else x * numpy.ones(size)
 
 
-def upper(a: Any, P: Any) -> Any:
+def upper(a, P):
     """Return mean and upper triangle of the covariance as one vector."""
     return np.concatenate([a.reshape((-1,)), P.reshape((-1,))[triangle_places(P.shape[0])[0]]])
 
 
-def at_steps(s: ModelMatrices, name: str, first: int, steps: int) -> Any:
+def at_steps(s: ModelMatrices, name: str, first: int, steps: int):
     """Return a field that varies over time at each step of the kernel, flat: (steps - first, entries)."""
     ahead = s.predict_first and name[0] in "TQc"
     x = s.series(name)[numpy.minimum(numpy.arange(first, steps) + ahead, steps - 1)]
     return x.reshape((steps - first, -1))
 
 
-def codes_of_series(s: ModelMatrices, name: str, steps: int) -> numpy.ndarray:
+def codes_of_series(s: ModelMatrices, name: str, steps: int) -> ndarray:
     """Return the codes (`constant_codes`) of a field that varies over time; those of inputs are apart."""
     x = s.series(name)
     if name in s.inputs:
@@ -49,9 +50,7 @@ def codes_of_series(s: ModelMatrices, name: str, steps: int) -> numpy.ndarray:
     return constant_codes(x[0], (x != x[0]).any(axis=0))
 
 
-def form_of_codes(
-    s: ModelMatrices, data: Observations, joseph: bool, codes: list[numpy.ndarray]
-) -> KernelForm:
+def form_of_codes(s: ModelMatrices, data: Observations, joseph: bool, codes: list[ndarray]) -> KernelForm:
     """Return the form of a model with these codes of its fields LETTERS."""
     gaps = data.count < data.steps * data.width
     inputs = tuple(
@@ -78,7 +77,7 @@ def vector_of(s: ModelMatrices, at: dict[str, slice]) -> list[Any]:
     return [field_vector(x, place.stop - place.start) for x, place in zip(found, at.values(), strict=True)]
 
 
-def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[numpy.ndarray], bool]:
+def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[ndarray], bool]:
     """Return the observations after the first steps, one row for each element.
 
     If elements are missing, or with `gaps`, as many rows follow that mark the present ones."""
@@ -89,7 +88,7 @@ def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[
     return [*(y[:, i] for i in range(data.width)), *(there.astype(float).T if gaps else ())], gaps
 
 
-def kernel_data_rows(form: KernelForm, s: ModelMatrices, data: Observations, steps: int) -> Any:
+def kernel_data_rows(form: KernelForm, s: ModelMatrices, data: Observations, steps: int):
     """Return the data rows of a kernel that begins after these steps; those without the model are cached."""
     if form.lines or is_tracked(data.values):
         rows, _ = data_rows(data, steps, form.layout.gaps)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.primitive import is_tracked
@@ -32,7 +33,7 @@ class BeginPhase:
     constants: "Constants | None" = None
     start: DiffuseStart | Any = None
 
-    def state(self, form: KernelForm, x: Any, s: ModelMatrices, data: Observations) -> Any:
+    def state(self, form: KernelForm, x, s: ModelMatrices, data: Observations):
         """Return mean, upper triangle of the covariance and log-likelihood after these steps, as one vector.
 
         `x` holds the constant fields of the model, of this form. Raise `LostDigits` if the numbers need more
@@ -52,7 +53,7 @@ class BeginPhase:
         return collapsed_path(found, n, form.layout.width, self.start, whole)
 
 
-def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool) -> Any:
+def collapsed_path(found, n: int, p: int, start: DiffuseStart, whole: bool):
     """Return the vector of `BeginPhase.state` from the output of the augmented kernel, (..., steps,
     numbers)."""
     c = 1 + start.rank
@@ -64,11 +65,11 @@ def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool)
 
 def moments_by_kernel(
     form: KernelForm,
-    numbers: Any,
+    numbers,
     s: ModelMatrices,
     data: Observations,
-    mean: Any,
-    cov: Any,
+    mean,
+    cov,
     begin: int,
     end: int,
 ) -> Moments:
@@ -90,7 +91,7 @@ def moments_by_kernel(
 
 def loglik_on_arrays(
     model: LinearGaussian, data: Observations, joseph: bool = False, s: ModelMatrices | None = None
-) -> Any:
+):
     """Return the log-likelihood by array operations, step by step; `s` is the system of the model."""
     with numpy.errstate(divide="ignore", invalid="ignore"):
         total = scalar_loglik(model, data) if data.width == 1 else None
@@ -217,7 +218,7 @@ class Constants:
             X = X @ s.at(t, "T") - self.errors[t][:, None] * s.at(t, "Z")
         return X, np.concatenate(effects[::-1], axis=1)
 
-    def state(self, s: ModelMatrices, data: Any) -> tuple[Any, Any]:
+    def state(self, s: ModelMatrices, data) -> tuple[Any, Any]:
         """Return mean and covariance for any tracked numbers of the system and the data."""
         n = self.steps
         m = len(s.diffuse)
@@ -225,7 +226,7 @@ class Constants:
         first, W = self._effects(s)
         c, d, Q, H = (s.at(slice(n), name) for name in "cdQH")
         a = first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
-        if type(c) is not numpy.ndarray or c.any():
+        if type(c) is not ndarray or c.any():
             a = a + W @ (c * numpy.ones((n, m))).reshape((n * m,))
         if "Q" in s.varying:
             X = W.reshape((m, n, m)).transpose(1, 0, 2)
@@ -233,11 +234,11 @@ class Constants:
         else:
             P = (W.reshape((m * n, m)) @ Q).reshape((m, n * m)) @ W.T
         P = P + (errors.T * H[..., 0, 0]) @ errors
-        if type(s.cov) is not numpy.ndarray or s.cov.any():
+        if type(s.cov) is not ndarray or s.cov.any():
             P = P + first @ s.cov @ first.T
         return a, (P + P.T) * 0.5
 
-    def slope(self, s: ModelMatrices, at: dict[str, slice], used: numpy.ndarray) -> numpy.ndarray:
+    def slope(self, s: ModelMatrices, at: dict[str, slice], used: ndarray) -> ndarray:
         """Return the derivative of mean and upper triangle of the covariance with respect to the used
         numbers: the state of a system in which one number is 1, and the others are 0."""
         m, data = len(s.diffuse), SimpleNamespace(values=numpy.zeros((self.steps, 1)))

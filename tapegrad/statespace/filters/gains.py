@@ -34,13 +34,13 @@ class Gains:
     here: Any
 
     @cached_property
-    def Y(self) -> Any:
+    def Y(self):
         """F^-1 Z."""
         Z = self.Z + xp_of(layout_of(self.F)).zeros((len(self.F), 1, 1))
         return Z / self.F if Z.shape[1] == 1 else np.linalg.solve(self.F, Z)
 
     @cached_property
-    def L(self) -> Any:
+    def L(self):
         """T (I - K Z)."""
         return self.T - (self.T @ self.K) @ self.Z
 
@@ -78,7 +78,7 @@ class StateMoments:
     signal_cov: Any
 
 
-def filtered(of: Any) -> tuple[StateMoments, Any, Any]:
+def filtered(of) -> tuple[StateMoments, Any, Any]:
     """Return states, log-likelihood terms (n,), and the factors of infinity in the first covariances, (steps,
     m, m).
 
@@ -97,7 +97,7 @@ def filtered(of: Any) -> tuple[StateMoments, Any, Any]:
         head, start, numpy.array([len(rows) for rows in data.rows[:k]], int)
     )
 
-    def marginal(mean: Any, cov: Any, at: slice) -> tuple[Any, Any]:
+    def marginal(mean, cov, at: slice) -> tuple[Any, Any]:
         moved = mean[..., 1:] @ factors[at]
         Y = moved[..., 1:]
         return mean[..., 0] + moved[..., 0], cov + (Y * signs) @ Y.mT
@@ -120,7 +120,7 @@ def filtered(of: Any) -> tuple[StateMoments, Any, Any]:
     return StateMoments(*both), np.concatenate([terms, more]), infinite
 
 
-def _ordinary(of: Any, mean: Any, cov: Any, begin: int) -> tuple[StateMoments, Any]:
+def _ordinary(of, mean, cov, begin: int) -> tuple[StateMoments, Any]:
     """Return states and terms from step `begin` on, with known mean and covariance."""
     m = cov.shape[-1]
     x = of.moments(mean.reshape((m,)), cov.reshape((m, m)), begin, of.data.steps)
@@ -159,7 +159,7 @@ def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tupl
     square = 0.0
     tables, logs = [np.concatenate([-centre, xp.zeros((q, c)), eye], axis=1)[None]], [xp.zeros(1)]
 
-    def add(basis: Any, used: Any, estimate: Any, root: Any) -> None:
+    def add(basis, used, estimate, root) -> None:
         free = eye - (basis * used) @ basis.mT
         tables.append(np.concatenate([basis @ estimate - free @ centre, basis @ (root * used), free], axis=2))
 

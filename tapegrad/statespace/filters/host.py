@@ -6,7 +6,6 @@ launch. The move is an operation of the tape. The model function and its derivat
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from types import ModuleType
-from typing import Any
 
 import numpy
 
@@ -22,12 +21,12 @@ MOVED.jvp = lambda t, out, x, to, back: to_library(t[0], to, back)
 MOVED.keep_spec = lambda active: ((), False)
 
 
-def to_library(x: Any, to: ModuleType, back: ModuleType) -> Any:
+def to_library(x, to: ModuleType, back: ModuleType):
     """Return x of the library `back` as an array of `to`."""
     return bind(MOVED, (x,), {"to": to, "back": back})
 
 
-def brought(x: Any, to: ModuleType) -> Any:
+def brought(x, to: ModuleType):
     """Return an array, a list or the fields of a result in this library; other objects are unchanged."""
     if isinstance(x, (list, tuple)):
         return [brought(item, to) for item in x]
@@ -55,7 +54,7 @@ def on_processor(model: LinearGaussian, data: Observations) -> tuple[LinearGauss
     return brought(model, numpy), Observations(brought(data.raw, numpy))
 
 
-def model_of(build: Callable, params: Any, xp: ModuleType) -> LinearGaussian:
+def model_of(build: Callable, params, xp: ModuleType) -> LinearGaussian:
     """Return build(params) on the host, where build works in the library xp."""
     if xp is numpy:
         return build(params)

@@ -99,7 +99,7 @@ class Nonlinear:
         update, predict = step.update, step.predict
         start_of = rebuilt_with(lambda theta: (*begin(theta, np, start), 0.0), self.observation)
 
-        def one(carry: tuple, theta: Any, y: Any) -> tuple:
+        def one(carry: tuple, theta, y) -> tuple:
             x, P, t = carry
             y = np.reshape(y, (-1,))
             _, (x, P), _, _, term = update(x, P, y, np.isnan(y), theta, t)
@@ -109,7 +109,7 @@ class Nonlinear:
         rebuilt_with(one, self.observation).__name__ = getattr(self.observation, "__name__", "filter")
         return recursion(start_of, one, missing="step")
 
-    def _begin(self, params: Any, xp: Any, start: Any) -> tuple:
+    def _begin(self, params, xp, start) -> tuple:
         """Return mean (m,) and covariance (m, m) of the first state."""
         given = start(params) if callable(start) else start
         if isinstance(given, Start):
@@ -127,7 +127,7 @@ class Nonlinear:
         mean = vector(given[0])
         return mean, covariance("start: cov", given[1], len(mean), xp)
 
-    def _steps(self, params: Any, y: Any) -> Any:
+    def _steps(self, params, y):
         """Yield (mean, covariance) before and after each observation, the innovation, its covariance, the
         term."""
         data = as_observations(y)
@@ -159,7 +159,7 @@ SHADOW_MAKERS[Nonlinear] = lambda shadow, x: Nonlinear(*[shadow(getattr(x, f.nam
 class StepFunctions:
     """The two halves of a step, as functions that can become a kernel."""
 
-    def __init__(self, model: Nonlinear, xp: Any = np):
+    def __init__(self, model: Nonlinear, xp=np):
         f = model.transition
         h = model.observation
         Q = model.transition_cov
@@ -168,10 +168,10 @@ class StepFunctions:
         moments = extended_moments if weights is None else unscented_moments(*weights)
 
         @rebuilt_with
-        def noise(name: str, given: Any, k: int, params: Any, t: Any) -> Any:
+        def noise(name: str, given, k: int, params, t):
             return covariance(name, given(params, t) if callable(given) else given, k, xp)
 
-        def update(x: Any, P: Any, y: Any, missing: Any, params: Any, t: Any) -> tuple:
+        def update(x, P, y, missing, params, t) -> tuple:
             expected, S, C = moments(h, x, P, params, t)
             check_shape("observation", len(expected), len(y), "numbers are observed")
             S = S + noise("observation_cov", R, len(y), params, t)
@@ -185,7 +185,7 @@ class StepFunctions:
             term = -0.5 * (log_determinant(L, seen) + (z * z).sum())
             return (x, P), (mean, 0.5 * (after + after.T)), y - expected, spread, term
 
-        def predict(x: Any, P: Any, params: Any, t: Any) -> tuple:
+        def predict(x, P, params, t) -> tuple:
             mean, cov, _ = moments(f, x, P, params, t)
             check_shape("transition", len(mean), len(x), "states stand in start")
             cov = cov + noise("transition_cov", Q, len(x), params, t)
@@ -194,7 +194,7 @@ class StepFunctions:
         self.update, self.predict = rebuilt_with(update, h), rebuilt_with(predict, f)
 
 
-def extended_moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
+def extended_moments(g: Callable, x, P, params, t) -> tuple:
     """Return mean and covariance of g(x, params, t), and the covariance of x with it, by linearisation."""
     J = jacobian(image)(x, g, params, t)  # g is an argument, so that its captured objects are followed
     C = P @ J.T
@@ -204,7 +204,7 @@ def extended_moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
 def unscented_moments(alpha: float, beta: float, kappa: float) -> Callable:
     """Return a function for the same moments from weighted points."""
 
-    def moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
+    def moments(g: Callable, x, P, params, t) -> tuple:
         m = len(x)
         scale = alpha**2 * (m + kappa)
         root = np.linalg.cholesky(P) * math.sqrt(scale)
@@ -220,17 +220,17 @@ def unscented_moments(alpha: float, beta: float, kappa: float) -> Callable:
     return moments
 
 
-def image(x: Any, g: Callable, params: Any, t: Any) -> Any:
+def image(x, g: Callable, params, t):
     return vector(g(x, params, t))
 
 
-def vector(z: Any) -> Any:
+def vector(z):
     """Return the result of a model's function as a vector (k,)."""
     z = np.stack(z) if isinstance(z, (list, tuple)) else z
     return np.reshape(z, (-1,))
 
 
-def covariance(name: str, given: Any, k: int, xp: Any) -> Any:
+def covariance(name: str, given, k: int, xp):
     """Return a (k, k) matrix from a variance, a vector of variances, or a matrix."""
     given = np.stack([vector(row) for row in given]) if isinstance(given, list) else given
     shape = np.shape(given)

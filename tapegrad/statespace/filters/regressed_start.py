@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ..._core.primitive import is_tracked
 from ...ops.linalg.factorizations import solve_triangular
@@ -34,14 +35,14 @@ class StartRegression:
 
     start: DiffuseStart
     whole: bool
-    y: numpy.ndarray
-    effects: numpy.ndarray
-    mean: numpy.ndarray
-    V: numpy.ndarray
-    means: numpy.ndarray
-    covs: numpy.ndarray
+    y: ndarray
+    effects: ndarray
+    mean: ndarray
+    V: ndarray
+    means: ndarray
+    covs: ndarray
 
-    def of(self, known: numpy.ndarray, slope: numpy.ndarray) -> "StartRegression":
+    def of(self, known: ndarray, slope: ndarray) -> "StartRegression":
         """Return the regression by v, where the numbers are known + slope @ v."""
         mean, V = known @ self.means + self.mean, numpy.tensordot(known, self.covs, 1) + self.V
         covs = numpy.tensordot(slope.T, self.covs, 1)
@@ -55,7 +56,7 @@ class RegressedState:
 
     `begun` is the vector of `BeginPhase.state`, and `jacobian` its derivative."""
 
-    def __init__(self, of: StartRegression, x: numpy.ndarray):
+    def __init__(self, of: StartRegression, x: ndarray):
         n = of.y.size
         mean = of.mean + x @ of.means
         V = of.V + numpy.tensordot(x, of.covs, 1)
@@ -88,7 +89,7 @@ class RegressedState:
         moved = -of.means @ U.T - self.UV @ w
         self.jacobian = numpy.concatenate([moved, P, logs[:, None]], axis=1).T
 
-    def hessian(self, weights: numpy.ndarray) -> numpy.ndarray:
+    def hessian(self, weights: ndarray) -> ndarray:
         """Return the second derivatives of weights @ begun."""
         UV, along, SM = self.UV, self.along, self.S @ self.M
         m = UV.shape[1]
@@ -106,9 +107,9 @@ class RegressedPhase(BeginPhase):
     """The first steps, of which `regression` gives the state at the numbers of the model at `places`."""
 
     regression: StartRegression | Any = None
-    places: numpy.ndarray | Any = None
+    places: ndarray | Any = None
 
-    def state(self, form: KernelForm, x: Any, s: ModelMatrices, data: Observations) -> Any:
+    def state(self, form: KernelForm, x, s: ModelMatrices, data: Observations):
         return (
             super().state(form, x, s, data)
             if is_tracked(x)
@@ -117,7 +118,7 @@ class RegressedPhase(BeginPhase):
 
 
 def regressed(
-    begin: BeginPhase | None, s: ModelMatrices, data: Observations, at: dict[str, slice], free: numpy.ndarray
+    begin: BeginPhase | None, s: ModelMatrices, data: Observations, at: dict[str, slice], free: ndarray
 ) -> BeginPhase | None:
     """Return the same beginning as a regression, where that is possible and short.
 
@@ -144,7 +145,7 @@ def regressed(
     return RegressedPhase(begin.steps, None, start, regression, places)
 
 
-def effects(s: ModelMatrices, step: numpy.ndarray, element: numpy.ndarray, steps: int) -> numpy.ndarray:
+def effects(s: ModelMatrices, step: ndarray, element: ndarray, steps: int) -> ndarray:
     """Return the effects of the state at each step on the observations (of these steps and elements) and on
     the state after the last: (steps + 1, N + m, m)."""
     m, found = len(s.diffuse), [numpy.eye(step.size + len(s.diffuse))[:, step.size :]]
@@ -156,8 +157,8 @@ def effects(s: ModelMatrices, step: numpy.ndarray, element: numpy.ndarray, steps
 
 
 def joint_moments(
-    x: numpy.ndarray, at: dict[str, slice], E: numpy.ndarray, step: numpy.ndarray, element: numpy.ndarray
-) -> tuple[numpy.ndarray, numpy.ndarray]:
+    x: ndarray, at: dict[str, slice], E: ndarray, step: ndarray, element: ndarray
+) -> tuple[ndarray, ndarray]:
     """Return mean and covariance of the observations and the state after them, of a model with the numbers x
     in the fields `at`, by the `effects`."""
     m, p = E.shape[2], x[at["d"]].size

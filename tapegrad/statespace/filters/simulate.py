@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy
+from numpy import ndarray
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError
@@ -31,8 +32,8 @@ class Draws(NamedTuple):
     observations : array of shape (draws, n, p)
     """
 
-    states: numpy.ndarray
-    observations: numpy.ndarray
+    states: ndarray
+    observations: ndarray
 
 
 def simulate(model: LinearGaussian, steps: int, draws: int = 1, rng: Any = None, width: int = 1) -> Draws:
@@ -135,8 +136,8 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
 
 
 def _completed(
-    s: ModelMatrices, t: int, rows: list[int], drawn: numpy.ndarray, y: numpy.ndarray, moved: numpy.ndarray
-) -> numpy.ndarray:
+    s: ModelMatrices, t: int, rows: list[int], drawn: ndarray, y: ndarray, moved: ndarray
+) -> ndarray:
     """Return the observations of one step, with draws for the missing ones.
 
     A draw is moved with the state, and with the noise that is correlated with the observed noise."""
@@ -151,7 +152,7 @@ def _completed(
     return result
 
 
-def _require_counts(call: str, **counts: Any) -> None:
+def _require_counts(call: str, **counts) -> None:
     for name, count in counts.items():
         if not (isinstance(count, (int, numpy.integer)) and count >= 1):
             raise ArgumentError(f"{call}({name}={count!r}): wanted a whole number, at least 1")
@@ -160,7 +161,7 @@ def _require_counts(call: str, **counts: Any) -> None:
 def _on_host(model: LinearGaussian) -> LinearGaussian:
     """Return the model in plain numbers of the host."""
 
-    def plain(x: Any) -> Any:
+    def plain(x):
         return x if x is None or isinstance(x, (list, tuple)) else to_host(value(x))
 
     start = replace(model.start, mean=plain(model.start.mean), cov=plain(model.start.cov))
@@ -171,7 +172,7 @@ def _on_host(model: LinearGaussian) -> LinearGaussian:
     )
 
 
-def _root(cov: numpy.ndarray) -> numpy.ndarray:
+def _root(cov: ndarray) -> ndarray:
     """Return R with R R' = cov, which may be singular."""
     size, axes = numpy.linalg.eigh((cov + cov.T) / 2)
     if size[0] < -ROUNDING * abs(size).max():
@@ -181,13 +182,11 @@ def _root(cov: numpy.ndarray) -> numpy.ndarray:
     return axes * numpy.sqrt(numpy.maximum(size, 0.0))
 
 
-def _drawn(
-    s: ModelMatrices, n: int, draws: int, rng: numpy.random.Generator
-) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _drawn(s: ModelMatrices, n: int, draws: int, rng: numpy.random.Generator) -> tuple[ndarray, ndarray]:
     """Return states (n, m, draws) and observations (n, p, draws) of the model."""
     m, p = len(s.diffuse), s.host(0, "Z").shape[0]
 
-    def each(name: str, form: Callable = lambda x: x) -> list[numpy.ndarray]:
+    def each(name: str, form: Callable = lambda x: x) -> list[ndarray]:
         """Return a field at each step, in this form."""
         return [form(s.host(t, name)) for t in range(n)] if name in s.varying else [form(s.host(0, name))] * n
 
@@ -210,7 +209,7 @@ def _drawn(
     return states, observations
 
 
-def _smoothed_means(of: Any, start: DiffuseStart | None, y: numpy.ndarray) -> numpy.ndarray:
+def _smoothed_means(of, start: DiffuseStart | None, y: ndarray) -> ndarray:
     """Return the smoothed states (n, m, draws) of y (n, p, draws), by the gains of one filter.
 
     The start has mean 0, and there are no offsets."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from ...kernels.generated.kernel import Recursion, named_recursion
 from ...kernels.launch import stored
@@ -108,19 +109,19 @@ class KernelForm:
     ready: set[str] = field(default_factory=set)
 
     @functools.cached_property
-    def at(self) -> np.ndarray:
+    def at(self) -> ndarray:
         """Return the places of the sources in the vector of all constant fields."""
         first = starts(self.layout.states, self.layout.width, self.varying, self.inputs)
         return np.array([first[name].start + e for name, e in self.sources], int)
 
     @functools.cached_property
-    def begun(self) -> np.ndarray:
+    def begun(self) -> ndarray:
         """Return the same places, after those of the first state."""
         m = self.layout.states
         return np.concatenate([np.arange(m), m + triangle_places(m)[0], self.at])
 
 
-def constant_codes(x: np.ndarray, own: np.ndarray | bool = False) -> np.ndarray:
+def constant_codes(x: ndarray, own: ndarray | bool = False) -> ndarray:
     """Return the place of each number among the constants, or OWN for a place of its own."""
     codes = np.full(x.size, OWN, np.int8)
     for place, constant in enumerate(CONSTANTS):
@@ -205,7 +206,7 @@ def kernel_form(
 
 
 @functools.cache
-def triangle_places(m: int) -> tuple[np.ndarray, np.ndarray]:
+def triangle_places(m: int) -> tuple[ndarray, ndarray]:
     """Return the flat places of the upper triangle of an m x m matrix, and each entry's place among them."""
     upper = np.flatnonzero(np.triu(np.ones((m, m), bool)))
     number = np.zeros((m, m), np.int64)
@@ -227,7 +228,7 @@ def reader(layout: EntryLayout) -> Callable:
         for name, k, a, x in layout.inputs
     }
 
-    def read(numbers: Any, row: Any) -> tuple:
+    def read(numbers, row) -> tuple:
         pool = np.concatenate([constants, numbers, row])
         offsets = {"c": pool[c], "d": pool[d]}
         for name, (coefficients, regressors) in inputs.items():
@@ -246,10 +247,10 @@ def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
     read = reader(layout)
     full, first = triangle_places(m)[1], m + m * (m + 1) // 2
 
-    def init(theta: Any) -> Any:
+    def init(theta):
         return theta[:m], theta[m:first][full]
 
-    def step(carry: tuple[Any, Any], theta: Any, row: Any) -> Any:
+    def step(carry: tuple[Any, Any], theta, row):
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
         return observation.observation_step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)
@@ -270,13 +271,13 @@ def augmented(layout: EntryLayout, columns: int, states: int) -> tuple[Callable,
     full, pairs, k = triangle_places(m)[1], np.triu_indices(m), m * columns
     first = k + m * (m + 1) // 2
 
-    def init(theta: Any) -> Any:
+    def init(theta):
         return np.reshape(theta[:k], (m, columns)), theta[k:first][full]
 
-    def beside(x: Any) -> Any:
+    def beside(x):
         return np.concatenate([x[:, None], np.zeros((x.shape[0], columns - 1))], axis=1)
 
-    def step(carry: tuple[Any, Any], theta: Any, row: Any) -> Any:
+    def step(carry: tuple[Any, Any], theta, row):
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
         a, P, size, v, g = observation.measured(
@@ -302,10 +303,10 @@ def weights(m: int, columns: int) -> Recursion:
     size = m * m
     k = m * columns
 
-    def init(theta: Any) -> Any:
+    def init(theta):
         return np.reshape(theta[:k], (m, columns)), theta[k:][full]
 
-    def step(carry: Any, theta: Any, row: Any) -> Any:
+    def step(carry, theta, row):
         L = row[:size].reshape(m, m)
         r = np.reshape(row[size : size + k], (m, columns)) + L.T @ carry[0]
         N = row[size + k :][full] + L.T @ carry[1] @ L

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 from scipy.special import comb
 
 from ... import numpy as np
@@ -45,14 +46,14 @@ TRENDS = {None: (), "n": (), "c": (0,), "t": (1,), "ct": (0, 1)}  # the powers o
 def _result_names(kind: str) -> dict[str, Any]:
     """Return what statsmodels says of the "ar" or "ma" part: coefficients, polynomial, roots, frequencies."""
 
-    def polynomial(fit: Any) -> numpy.ndarray:
+    def polynomial(fit) -> ndarray:
         found = to_host(fit.problem.described._polynomials(fit.params)[kind == "ma"])
         return numpy.r_[1.0, found if kind == "ma" else -found]
 
-    def roots(fit: Any) -> numpy.ndarray:
+    def roots(fit) -> ndarray:
         return 1 / numpy.roots(polynomial(fit))
 
-    def params(fit: Any, prefix: str = "") -> numpy.ndarray:
+    def params(fit, prefix: str = "") -> ndarray:
         return to_host(fit.params.get(prefix + kind, numpy.zeros(0)))
 
     return {
@@ -133,7 +134,7 @@ class Arima(LibraryBound):
         )
 
     @property
-    def delta(self) -> numpy.ndarray:
+    def delta(self) -> ndarray:
         """Return the coefficients of (1 - B)^d (1 - B^s)^D, from power 0 on."""
         d, (_, D, _, s) = self.order[1], self.seasonal
         result = numpy.ones(1)
@@ -149,14 +150,14 @@ class Arima(LibraryBound):
     def lost(self) -> int:
         return self.order[1] + self.seasonal[1] * self.seasonal[3]
 
-    def differenced(self, x: numpy.ndarray) -> numpy.ndarray:
+    def differenced(self, x: ndarray) -> ndarray:
         """Return delta(B) x[t] along the first axis, for the t where all lags exist."""
         n = len(x) - self.lost
         return sum([c * x[self.lost - k : self.lost - k + n] for k, c in enumerate(self.delta) if c])
 
     # --- parameters ---
 
-    def regressed(self, data: Observations) -> tuple[numpy.ndarray, numpy.ndarray]:
+    def regressed(self, data: Observations) -> tuple[ndarray, ndarray]:
         """Regress the differenced series on trend and regressors; return residuals and coefficients.
 
         Raise if the data cannot be fitted."""
@@ -192,7 +193,7 @@ class Arima(LibraryBound):
         return [self._start_at(coefficients, lags, *found) for found in spectral_maxima(w, lags)]
 
     def _start_at(
-        self, coefficients: numpy.ndarray, all_lags: Mapping, found: Mapping[str, numpy.ndarray], var: float
+        self, coefficients: ndarray, all_lags: Mapping, found: Mapping[str, ndarray], var: float
     ) -> dict[str, ParameterBlock]:
         one, other = found["ar"].sum(), found["seasonal_ar"].sum()
         share = 1.0 - one - other + one * other
@@ -214,9 +215,7 @@ class Arima(LibraryBound):
         blocks["sigma2"] = ParameterBlock(var, positive())
         return blocks | ({"sigma2.measurement": ParameterBlock(var / 10, positive())} if self.noisy else {})
 
-    def problem(
-        self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None
-    ) -> FitProblem:
+    def problem(self, data: Observations, start, constraints, joseph: bool, prior, fixed=None) -> FitProblem:
         blocks, *further = self._starts(data)
         parameters = parameters_of(self.title, blocks, start, constraints, fixed)
         others = tuple([parameters.start_at(x) for x in ([] if start else further)])
@@ -227,7 +226,7 @@ class Arima(LibraryBound):
         starts = [problem.parameters.start_at(x) for x in self._starts(problem.data)]
         return replace(problem, others=tuple(starts))
 
-    def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
+    def on(self, data: Observations, parameters: Parameters, joseph: bool, prior) -> FitProblem:
         """Return the problem of these data."""
         name = None if self.lost else self._name
         linear, scale = (*self.trends.values(), *self.columns), None if self.noisy else "sigma2"
@@ -303,7 +302,7 @@ class Arima(LibraryBound):
             lag_product(whole["ma"], whole["seasonal_ma"], s, 1.0, xp),
         )
 
-    def _line(self, p: Mapping[str, Any], phi: Any) -> Any:
+    def _line(self, p: Mapping[str, Any], phi):
         """The coefficients a of the mean mu[t] = sum a[k] t^k of w, for which phi(B) mu[t] = sum b[k] t^k;
         (degree + 1,).
 
@@ -327,10 +326,10 @@ class Arima(LibraryBound):
             return model
         return replace(model, start=Start(0.0, p["sigma2"] * state_covariance(phi, theta)))
 
-    def _noise(self, p: Mapping[str, Any]) -> Any:
+    def _noise(self, p: Mapping[str, Any]):
         return p["sigma2.measurement"] if self.noisy else 0.0
 
-    def _offset(self, line: Any, p: Mapping[str, Any], first: int) -> Any:
+    def _offset(self, line, p: Mapping[str, Any], first: int):
         """Return line and regressors, those of differences if they begin at a step after 0."""
         if self.X is None and self.degree < 1:
             return 0.0 if line is None else line[0]
@@ -365,7 +364,7 @@ class Arima(LibraryBound):
             T, xp.asarray(Z), p["sigma2"], self._noise(p), R, shift, self._offset(line, p, 0), start
         )
 
-    def extended(self, steps: int, exog: Any, keep: int | None = None) -> "Arima":
+    def extended(self, steps: int, exog, keep: int | None = None) -> "Arima":
         """Return the model with regressors for `steps` more, after the first `keep` (default: all)."""
         keep = self.steps if keep is None else keep
         new = future_regressors(exog, [] if self.X is None else [self.columns], steps)
@@ -374,7 +373,7 @@ class Arima(LibraryBound):
         )
 
 
-def state_covariance(phi: Any, theta: Any) -> Any:
+def state_covariance(phi, theta):
     """Return the stationary covariance (m, m) of the states of `arma` with unit noise; nan if there is none.
 
     The states are sums of the last y and e, with the coefficients on antidiagonals. The autocovariances of y
@@ -409,7 +408,7 @@ def state_covariance(phi: Any, theta: Any) -> Any:
     return E @ E.T + mixed + mixed.T + Y @ gamma[lags[1:]] @ Y.T
 
 
-def _is_stationary(phi: Any) -> Any:
+def _is_stationary(phi):
     """Return whether all partial autocorrelations are inside (-1, 1), where numbers cannot be looked at."""
     good: Any = True
     for k in range(phi.shape[0] - 1, -1, -1):
@@ -419,13 +418,13 @@ def _is_stationary(phi: Any) -> Any:
     return good
 
 
-def lag_product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:
+def lag_product(a, b, s: int, sign: float, xp: ModuleType):
     """Return the coefficients of (1 + sign a(B)) (1 + sign b(B^s)), without the leading 1, times sign."""
     if b is None:
         return xp.zeros(0) if a is None else a
     size = (0 if a is None else a.shape[0]) + s * b.shape[0]
 
-    def at(x: Any, place: int) -> Any:
+    def at(x, place: int):
         return np.concatenate([xp.zeros(place), x, xp.zeros(size - place - x.shape[0])])
 
     one = xp.ones(1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import scipy.linalg
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import to_host
@@ -40,7 +41,7 @@ def with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
     ]
 
 
-def _parts_of(kind: type, fit: Any) -> list[Any]:
+def _parts_of(kind: type, fit) -> list[Any]:
     """Return the filtered and smoothed components of a kind with their variances, as statsmodels does."""
     smoothed, filtered = fit.components(), fit.components(filtered=True)
     return [
@@ -56,7 +57,7 @@ def _parts_of(kind: type, fit: Any) -> list[Any]:
     ]
 
 
-def _part_of(kind: type) -> Any:
+def _part_of(kind: type):
     """Return the function from a fit to its component of a kind, or None."""
     return lambda fit: next(iter(_parts_of(kind, fit)), None)
 
@@ -128,32 +129,32 @@ class AssembledModel(LibraryBound):
         found = [part.states(p) for part in self.moving]
         return found if any([s.variances for s in found]) else [*found, still]
 
-    def _offset(self, p: Mapping[str, Any]) -> Any:
+    def _offset(self, p: Mapping[str, Any]):
         """What regressors with constant coefficients add."""
         if not self.offsets:
             return 0.0
         X = numpy.hstack([part.X for part in self.offsets])
         return RegressionOffset(X[:, None], np.concatenate([p[part.name] for part in self.offsets]))
 
-    def _diagonal(self, blocks: list[Any]) -> Any:
+    def _diagonal(self, blocks: list[Any]):
         """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
-        if all([type(x) is numpy.ndarray for x in blocks]):
+        if all([type(x) is ndarray for x in blocks]):
             return self.xp.asarray(scipy.linalg.block_diag(*blocks))
         size, at, rows = sum([len(x) for x in blocks]), 0, []
-        for x in [self.xp.asarray(x) if type(x) is numpy.ndarray else x for x in blocks]:
+        for x in [self.xp.asarray(x) if type(x) is ndarray else x for x in blocks]:
             k = len(x)
             sides = [self.xp.zeros((k, n)) for n in (at, size - at - k)]
             rows.append(np.concatenate([sides[0], x, sides[1]], axis=1))
             at += k
         return np.concatenate(rows, axis=0)
 
-    def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
+    def on(self, data: Observations, parameters: Parameters, joseph: bool, prior) -> FitProblem:
         """The problem of these data."""
         fixed = not any([isinstance(p, RegressionComponent) for p in self.parts])
         name = f"sum {self.terms}" if fixed else None
         return FitProblem(self, data, parameters, joseph, prior, described=self, name=name)
 
-    def extended(self, steps: int, exog: Any, keep: int | None = None) -> "AssembledModel":
+    def extended(self, steps: int, exog, keep: int | None = None) -> "AssembledModel":
         """The model with regressors for `steps` more, after the first `keep` (default: all)."""
         wanted = [p for p in self.parts if isinstance(p, RegressionComponent)]
         new = future_regressors(exog, [p.columns for p in wanted], steps)
@@ -163,8 +164,8 @@ class AssembledModel(LibraryBound):
         return AssembledModel((self.noise, *(longer.get(id(p), p) for p in self.parts)), self.xp)
 
     def components(
-        self, fit: Any, mean: numpy.ndarray, cov: numpy.ndarray, filtered: bool
-    ) -> dict[str, tuple[numpy.ndarray, numpy.ndarray]]:
+        self, fit, mean: ndarray, cov: ndarray, filtered: bool
+    ) -> dict[str, tuple[ndarray, ndarray]]:
         """Means and variances (n,) of what the parts add, from moments of the states."""
         params = {name: to_host(x) for name, x in fit.params.items()}
         found, at = {}, 0
@@ -197,7 +198,7 @@ class AssembledModel(LibraryBound):
         return found
 
 
-def _loadings(z: list[numpy.ndarray]) -> numpy.ndarray:
+def _loadings(z: list[ndarray]) -> ndarray:
     """(m,), or (n, 1, m) if one of them varies."""
     n = next((len(x) for x in z if x.ndim == 2), None)
     if n is None:

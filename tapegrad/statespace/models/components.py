@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import xp_of
@@ -25,7 +26,7 @@ class Sample:
 
     The changes are those from step to step, without a seasonal pattern."""
 
-    y: numpy.ndarray
+    y: ndarray
     s2: float
 
 
@@ -37,18 +38,10 @@ class ComponentStates:
     a known start; it is None for a diffuse one."""
 
     T: Any
-    z: numpy.ndarray
-    R: numpy.ndarray
+    z: ndarray
+    R: ndarray
     variances: list[Any]
     cov: Any = None
-
-
-def checked_variance(call: str, var: float | None) -> None:
-    if var is not None and not (numpy.ndim(var) == 0 and numpy.isfinite(var) and var >= 0):
-        raise ArgumentError(
-            f"{call}(var={var!r}): wanted None, for a variance that is estimated, or a number that is not "
-            f"negative"
-        )
 
 
 @dataclass(frozen=True)
@@ -59,11 +52,22 @@ class ModelComponent:
     var: float | None
     title: str
 
+    share = 4.0  # of the variance of the changes over that with which it starts
+
+    def __post_init__(self):
+        if self.var is not None and not (
+            numpy.ndim(self.var) == 0 and numpy.isfinite(self.var) and self.var >= 0
+        ):
+            raise ArgumentError(
+                f"{self.title.partition('(')[0]}(var={self.var!r}): wanted None, for a variance that is "
+                "estimated, or a number that is not negative"
+            )
+
     @property
     def variance(self) -> str:
         return f"sigma2.{self.name}"
 
-    def variance_of(self, p: Mapping[str, Any]) -> Any:
+    def variance_of(self, p: Mapping[str, Any]):
         return p[self.variance] if self.var is None else float(self.var)
 
     def variance_block(self, start: float) -> dict[str, ParameterBlock]:
@@ -71,7 +75,7 @@ class ModelComponent:
 
     def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         """Return the component's parameters, with starting values for a sample."""
-        raise NotImplementedError
+        return self.variance_block(sample.s2 / self.share)
 
     def readings(self, s: ComponentStates) -> list[tuple[str, Any]]:
         """Return what is read from the component's states: names and loadings."""
@@ -84,16 +88,14 @@ class ModelComponent:
 
 @dataclass(frozen=True)
 class Noise(ModelComponent):
-    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 4)
+    pass
 
 
 @dataclass(frozen=True)
 class Trend(ModelComponent):
     """The slope of a level: nu[t+1] = nu[t] + zeta[t]."""
 
-    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 100)
+    share = 100.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Level(ModelComponent):
     slope: Trend | None = None
 
     def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 4) | (self.slope.blocks(sample) if self.slope else {})
+        return super().blocks(sample) | (self.slope.blocks(sample) if self.slope else {})
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         if self.slope is None:
@@ -130,8 +132,7 @@ class Seasonal(ModelComponent):
 
     period: int
 
-    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 50)
+    share = 50.0
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k = self.period - 1
@@ -149,8 +150,7 @@ class Harmonics(ModelComponent):
     period: float
     count: int
 
-    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return self.variance_block(sample.s2 / 200)
+    share = 200.0
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         sizes = [1 if 2 * j == self.period else 2 for j in range(1, self.count + 1)]
@@ -177,8 +177,10 @@ class Cycle(ModelComponent):
     period: Any
     damping: float | None
 
+    share = 8.0
+
     def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        found = self.variance_block(sample.s2 / 8)
+        found = super().blocks(sample)
         if not numpy.isscalar(self.period):
             low, high = self.period
             found[f"period.{self.name}"] = ParameterBlock(
@@ -210,15 +212,11 @@ class AutoregressiveComponent(ModelComponent):
         start = numpy.zeros(self.order)
         start[0] = 0.5
         labels = [f"{self.name}.L{i + 1}" for i in range(self.order)]
-        return {self.name: ParameterBlock(start, stationary(), labels), **self.variance_block(sample.s2 / 4)}
+        return {self.name: ParameterBlock(start, stationary(), labels), **super().blocks(sample)}
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k, phi, var = self.order, p[self.name], self.variance_of(p)
-        T = (
-            np.concatenate([phi[None, :], _beside(phi, numpy.eye(k - 1, k))], axis=0)
-            if k > 1
-            else phi[:, None]
-        )
+        T = np.concatenate([phi[None], _beside(phi, numpy.eye(k - 1, k))])
         first = numpy.eye(k)[0]
         return ComponentStates(T, first, first[:, None], [var], var * autocovariances(phi))
 
@@ -228,7 +226,7 @@ class RegressionComponent(ModelComponent):
     """X times coefficients: constant ones are parameters, varying ones are random walks with a diffuse
     start."""
 
-    X: numpy.ndarray = field(repr=False, compare=False)
+    X: ndarray = field(repr=False, compare=False)
     columns: tuple[str, ...]
     varying: bool
     index: Any = field(default=None, repr=False, compare=False)
@@ -243,14 +241,10 @@ class RegressionComponent(ModelComponent):
             design = numpy.column_stack([numpy.ones(len(sample.y)), self.X])[seen]
             start = numpy.linalg.lstsq(design, sample.y[seen], rcond=None)[0][1:]
             return {self.name: ParameterBlock(start, unconstrained(), self.labels)}
-        if self.var is not None:
-            return {}
         size = numpy.maximum(numpy.mean(self.X**2, axis=0), 1e-300)
-        return {
-            self.variance: ParameterBlock(
-                sample.s2 / (100 * size), positive(), [f"sigma2.{label}" for label in self.labels]
-            )
-        }
+        labels = [f"sigma2.{label}" for label in self.labels]
+        block = ParameterBlock(sample.s2 / (100 * size), positive(), labels)
+        return {self.variance: block} if self.var is None else {}
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k = self.X.shape[1]
@@ -264,7 +258,7 @@ class RegressionComponent(ModelComponent):
         return [(self.name, s.z), *zip(self.labels, numpy.eye(len(self.labels)), strict=True)]
 
 
-def autocovariances(phi: Any) -> Any:
+def autocovariances(phi):
     """Return the covariance (k, k) of k successive values of a stationary autoregression with unit noise.
 
     It is the inverse of A'A - B'B with the coefficients on triangles (I. Gohberg and A. Semencul 1972). No
@@ -279,12 +273,12 @@ def autocovariances(phi: Any) -> Any:
     return np.linalg.inv((inverse + inverse.T) * 0.5)
 
 
-def _beside(x: Any, constant: numpy.ndarray) -> Any:
+def _beside(x, constant: ndarray):
     """Return a constant in the array library of x."""
     return xp_of(value(x)).asarray(constant)
 
 
-def _main_period(y: numpy.ndarray, low: float, high: float) -> float:
+def _main_period(y: ndarray, low: float, high: float) -> float:
     """Return the period between low and high of the largest wave in the detrended y."""
     x = numpy.where(numpy.isnan(y), numpy.nanmean(y), y)
     t = numpy.arange(x.size)

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy
 import scipy.linalg
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError, DataError
@@ -107,7 +109,7 @@ def _quarterly(data: Observations, given: Sequence[int | str]) -> tuple[int, ...
     """Return the numbers of the quarterly series."""
     names, found = list(data.labels.columns), set()
     for x in [given] if isinstance(given, str) else given:
-        if x not in names and not (isinstance(x, (int, numpy.integer)) and 0 <= x < data.width):
+        if x not in names and not (isinstance(x, Integral) and 0 <= x < data.width):
             raise ArgumentError(
                 f"dynamic_factor: quarterly={given!r}; {x!r} is no column of Y, which has {', '.join(names)}"
             )
@@ -123,7 +125,7 @@ def _quarterly(data: Observations, given: Sequence[int | str]) -> tuple[int, ...
     return tuple(sorted(found))
 
 
-def _factors_of(fit: Any) -> SimpleNamespace:
+def _factors_of(fit) -> SimpleNamespace:
     """Return filtered and smoothed factors (factors, n) with their covariances, as statsmodels has them."""
     r = fit.problem.described.factors
     names = ("filtered", "filtered_cov", "smoothed", "smoothed_cov")
@@ -165,7 +167,7 @@ class DynamicFactor(VectorProcess):
         """Return the name of the coefficients of the trend."""
         return ("mean",) if self.trend == "c" else ()
 
-    def start(self, y: numpy.ndarray) -> dict[str, ParameterBlock]:
+    def start(self, y: ndarray) -> dict[str, ParameterBlock]:
         """Start from principal components, their autoregression, and those of the residuals."""
         names, r = self.columns, self.factors
         found, x = self.level_of(y)
@@ -211,7 +213,7 @@ class DynamicFactor(VectorProcess):
             blocks[f"error_ar.{name}"] = ParameterBlock(first, stationary(), labels)
         return blocks
 
-    def _regressed(self, x: numpy.ndarray, f: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    def _regressed(self, x: ndarray, f: ndarray) -> tuple[ndarray, ndarray]:
         """Return loadings on the factors f, and residuals, by least squares for each series."""
         sums = numpy.full(f.shape, numpy.nan)
         sums[4:] = sum([w * f[4 - lag : len(f) - lag] for lag, w in enumerate(MONTHS)])
@@ -253,7 +255,7 @@ class DynamicFactor(VectorProcess):
         T, Z = block_diag(*blocks) if of_errors else blocks[0], np.concatenate(Z, axis=1)
         return LinearGaussian(T, Z, Q, H, R, 0.0, mean, Start(stationary=True))
 
-    def _loadings(self, p: Mapping[str, Any]) -> Any:
+    def _loadings(self, p: Mapping[str, Any]):
         """Return the loadings (series, factors), of which the upper triangle is 0."""
         zero, at = self.xp.zeros(()), {place: n for n, place in enumerate(self._loaded)}
         rows = [
@@ -263,7 +265,7 @@ class DynamicFactor(VectorProcess):
         return np.stack([np.stack(row) for row in rows])
 
 
-def _padded(A: Any, columns: int, xp: ModuleType) -> Any:
+def _padded(A, columns: int, xp: ModuleType):
     """Return A with columns of zeros behind."""
     missing = columns - A.shape[1]
     return np.concatenate([A, xp.zeros((A.shape[0], missing))], axis=1) if missing else A

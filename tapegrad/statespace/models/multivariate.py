@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import to_host
@@ -22,7 +23,7 @@ from .arima import TRENDS
 
 
 def bound_process(
-    call: str, kind: type, data: Observations, order: int, trend: str, exog: Any, *more: Any
+    call: str, kind: type, data: Observations, order: int, trend: str, exog, *more
 ) -> BoundModel:
     """Return a model of this kind with its data, after the checks that both kinds have."""
     model = kind(data.labels.columns, int(order), trend, data.xp, *_regressors(call, exog, data), *more)
@@ -39,14 +40,14 @@ def bound_process(
     return BoundModel(model, data)
 
 
-def several_series(call: str, Y: Any) -> Observations:
+def several_series(call: str, Y) -> Observations:
     data = as_observations(Y)
     if data.width < 2:
         raise ShapeError(f"{call}: Y has one series; wanted (n, p) with p at least 2")
     return data
 
 
-def _regressors(call: str, exog: Any, data: Observations) -> tuple[numpy.ndarray, tuple[str, ...]]:
+def _regressors(call: str, exog, data: Observations) -> tuple[ndarray, tuple[str, ...]]:
     """Return regressors (n, r) and their names; without any, r = 0."""
     if exog is None:
         return numpy.zeros((data.steps, 0)), ()
@@ -57,24 +58,24 @@ def _regressors(call: str, exog: Any, data: Observations) -> tuple[numpy.ndarray
     return X, names
 
 
-def required_count(call: str, name: str, x: Any, least: int = 1) -> int:
+def required_count(call: str, name: str, x, least: int = 1) -> int:
     """Return a whole number; raise unless it is one and at least `least`."""
     if isinstance(x, (int, numpy.integer)) and not isinstance(x, bool) and x >= least:
         return int(x)
     raise ArgumentError(f"{call}: {name}={x!r}; wanted a whole number, at least {least}")
 
 
-def required_trend(call: str, trend: Any, known: tuple[str, ...]) -> str:
+def required_trend(call: str, trend, known: tuple[str, ...]) -> str:
     """Return a trend that the model knows."""
     if isinstance(trend, str) and trend in known:
         return trend
     raise ArgumentError(f"{call}: trend={trend!r}; wanted {', '.join(map(repr, known))}")
 
 
-def lag_matrices(name: str) -> Any:
+def lag_matrices(name: str):
     """Return the function from a fit to the coefficients of each lag, (lags, k, k), None without them."""
 
-    def of(fit: Any) -> numpy.ndarray | None:
+    def of(fit) -> ndarray | None:
         if name not in fit.params:
             return None
         A = numpy.atleast_2d(to_host(fit.params[name]))
@@ -91,7 +92,7 @@ class VectorProcess(LibraryBound):
     order: int
     trend: str
     xp: ModuleType = field(repr=False)
-    X: numpy.ndarray = field(repr=False)
+    X: ndarray = field(repr=False)
     regressors: tuple[str, ...]
     remarks = ()
     several_maxima = False
@@ -100,10 +101,10 @@ class VectorProcess(LibraryBound):
     def title(self) -> str:
         raise NotImplementedError
 
-    def start(self, y: numpy.ndarray) -> dict[str, ParameterBlock]:
+    def start(self, y: ndarray) -> dict[str, ParameterBlock]:
         raise NotImplementedError
 
-    def __call__(self, p: Any) -> Any:
+    def __call__(self, p):
         raise NotImplementedError
 
     @property
@@ -117,12 +118,12 @@ class VectorProcess(LibraryBound):
         return len(self.columns)
 
     @property
-    def design(self) -> numpy.ndarray:
+    def design(self) -> ndarray:
         """Return the powers of time in the trend, and the regressors, (n, k)."""
         time = numpy.arange(float(len(self.X)))[:, None]
         return numpy.hstack([*[time**k for k in TRENDS[self.trend]], self.X])
 
-    def level_of(self, y: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    def level_of(self, y: ndarray) -> tuple[ndarray, ndarray]:
         """Return the coefficients of the design (k, series) and residuals, by least squares for each
         series."""
         design = self.design
@@ -132,7 +133,7 @@ class VectorProcess(LibraryBound):
             found[:, i] = numpy.linalg.lstsq(design[seen], y[seen, i], rcond=None)[0]
         return found, y - design @ found
 
-    def level_blocks(self, terms: tuple[str, ...], found: numpy.ndarray) -> dict[str, ParameterBlock]:
+    def level_blocks(self, terms: tuple[str, ...], found: ndarray) -> dict[str, ParameterBlock]:
         """Return the parameters of the design: a vector for each of the terms, and `beta`."""
         blocks = {
             term: ParameterBlock(x, unconstrained(), [f"{term}.{name}" for name in self.columns])
@@ -143,32 +144,30 @@ class VectorProcess(LibraryBound):
             blocks["beta"] = ParameterBlock(found[len(terms) :].T, unconstrained(), labels)
         return blocks
 
-    def level_coefficients(self, terms: tuple[str, ...], p: Mapping[str, Any]) -> Any:
+    def level_coefficients(self, terms: tuple[str, ...], p: Mapping[str, Any]):
         """Return the coefficients of the design, (series, k)."""
         beta = [p["beta"]] if self.regressors else []
         return np.concatenate([p[term][:, None] for term in terms] + beta, axis=1)
 
-    def problem(
-        self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None
-    ) -> FitProblem:
+    def problem(self, data: Observations, start, constraints, joseph: bool, prior, fixed=None) -> FitProblem:
         blocks = self.start(data.host)
         parameters = parameters_of(self.title, blocks, start, constraints, fixed)
         rng, count = numpy.random.default_rng(0), 8 if self.several_maxima else 0  # half of them stationary
         others = tuple([parameters.start + rng.normal(size=parameters.start.size) for _ in range(count)])
         return replace(self.on(data, parameters, joseph, prior), others=others)
 
-    def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
+    def on(self, data: Observations, parameters: Parameters, joseph: bool, prior) -> FitProblem:
         """Return the problem of these data."""
         return FitProblem(self, data, parameters, joseph, prior, described=self)
 
-    def extended(self, steps: int, exog: Any, keep: int | None = None) -> Any:
+    def extended(self, steps: int, exog, keep: int | None = None):
         """Return the model with regressors for `steps` more, after the first `keep` (default: all)."""
         new = future_regressors(exog, [self.regressors] if self.regressors else [], steps)
         new = new or [numpy.zeros((steps, 0))]
         return replace(self, X=numpy.concatenate([self.X[:keep], new[0]]))
 
 
-def inputs_of(design: numpy.ndarray, coefficients: Any, size: int = 0) -> RegressionOffset:
+def inputs_of(design: ndarray, coefficients, size: int = 0) -> RegressionOffset:
     """Return the offset of the first states: design (n, k) @ coefficients (series, k)', and then zeros."""
     k = coefficients.shape[0]
     rows = numpy.zeros((len(design), max(size, k), coefficients.size))
@@ -177,15 +176,15 @@ def inputs_of(design: numpy.ndarray, coefficients: Any, size: int = 0) -> Regres
     return RegressionOffset(rows, coefficients.reshape((-1,)))
 
 
-def companion(A: Any, xp: ModuleType) -> Any:
+def companion(A, xp: ModuleType):
     """Return the transition of (x[t], x[t-1], ...) for x[t+1] = A (x[t], x[t-1], ...)."""
     k, m = A.shape
     return A if k == m else np.concatenate([A, xp.eye(m - k, m)], axis=0)
 
 
 def least_squares_autoregression(
-    x: numpy.ndarray, order: int, noise: numpy.ndarray | None = None, ma_order: int = 0
-) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    x: ndarray, order: int, noise: ndarray | None = None, ma_order: int = 0
+) -> tuple[ndarray, ndarray, ndarray, ndarray]:
     """Return coefficients (k, k order) of x, the covariance of residuals, these (n, k), and coefficients of
     the noise (k, k ma_order), by least squares; the coefficients are shrunk until stationary, invertible."""
     n, k = x.shape
@@ -203,7 +202,7 @@ def least_squares_autoregression(
     return _shrunk_inside(found[:, : k * order]), cov, left, -_shrunk_inside(-found[:, k * order :])
 
 
-def _shrunk_inside(A: numpy.ndarray) -> numpy.ndarray:
+def _shrunk_inside(A: ndarray) -> ndarray:
     """Return coefficients (k, k order), shrunk until the autoregression is stationary."""
     k, m = A.shape
     powers = numpy.repeat(numpy.arange(1, m // k + 1), k)

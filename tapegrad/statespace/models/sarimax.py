@@ -1,6 +1,7 @@
 """The arguments of seasonal ARIMA models with regressors."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -103,11 +104,11 @@ def sarimax(
     return BoundModel(process, data)
 
 
-def is_order(x: Any) -> bool:
-    return isinstance(x, (int, numpy.integer)) and not isinstance(x, bool) and int(x) >= 0
+def is_order(x) -> bool:
+    return isinstance(x, Integral) and not isinstance(x, bool) and int(x) >= 0
 
 
-def _orders(name: str, given: Any, form: str) -> tuple:
+def _orders(name: str, given, form: str) -> tuple:
     """Return the orders of a process: numbers, or tuples of lags if there are gaps."""
     wanted = f"sarimax: {name}={given!r}; wanted {form.count(',') + 1} whole numbers, {form}"
     if not isinstance(given, (tuple, list)) or len(given) != form.count(",") + 1:
@@ -132,7 +133,7 @@ def _orders(name: str, given: Any, form: str) -> tuple:
     return tuple(found)
 
 
-def _powers(trend: Any) -> tuple[int, ...]:
+def _powers(trend) -> tuple[int, ...]:
     """Return the powers of time in a trend."""
     if isinstance(trend, (tuple, list, numpy.ndarray)):
         if not all([is_order(x) and x <= 1 for x in trend]):

@@ -7,6 +7,7 @@ derivatives are short. A root and its reciprocal conjugate have the same spectru
 from collections.abc import Mapping, Sequence
 
 import numpy
+from numpy import ndarray
 
 from .._constraints import stationary
 
@@ -14,15 +15,13 @@ STEPS, POINTS, KEPT = 12, 16, 7  # at most 4 points for each coefficient
 APART, WITHIN = 0.1, 6.0  # of log-likelihoods: between two maxima, and below the highest
 
 
-def spectral_maxima(
-    w: numpy.ndarray, lags: Mapping[str, Sequence[int]]
-) -> list[tuple[dict[str, numpy.ndarray], float]]:
+def spectral_maxima(w: ndarray, lags: Mapping[str, Sequence[int]]) -> list[tuple[dict[str, ndarray], float]]:
     """Return the coefficients of each factor ("ma", "seasonal_ar", ...) at the local maxima, the highest
     first, pulled inside the constraints, and the variances of the noise."""
     likelihood = _Whittle(w, lags)
     points, value = likelihood.maxima()
     cuts = numpy.cumsum([len(x) for x in lags.values()])[:-1]
-    found: list[tuple[dict[str, numpy.ndarray], float]] = []
+    found: list[tuple[dict[str, ndarray], float]] = []
     last, value = -numpy.inf, 0.5 * w.size * value
     for i in numpy.argsort(value):
         if last + APART < value[i] < min(value) + WITHIN and len(found) < KEPT:
@@ -38,7 +37,7 @@ def spectral_maxima(
 class _Whittle:
     """The likelihood, at many points (s, k) together; `lags` of each factor."""
 
-    def __init__(self, w: numpy.ndarray, lags: Mapping[str, Sequence[int]]):
+    def __init__(self, w: ndarray, lags: Mapping[str, Sequence[int]]):
         x = numpy.where(numpy.isnan(w), 0.0, w - numpy.nanmean(w))
         places = numpy.arange(1, max((x.size + 1) // 2, 2))
         self.periodogram = abs(numpy.fft.fft(x)[places]) ** 2 / max(int((x != 0).sum()), 1)
@@ -55,7 +54,7 @@ class _Whittle:
         side = numpy.repeat([-1.0 if name.endswith("ar") else 1.0 for name in lags], self.sizes)[:, None]
         self.real, self.imaginary = side * numpy.cos(angles), -side * numpy.sin(angles)
 
-    def _logarithm(self, points: numpy.ndarray, D: numpy.ndarray | None = None) -> numpy.ndarray:
+    def _logarithm(self, points: ndarray, D: ndarray | None = None) -> ndarray:
         """Return log g (s, f), and fill D (s, k, f) with its derivatives."""
         log = numpy.zeros((len(points), self.periodogram.size))
         for own, side in self.factors:
@@ -68,11 +67,11 @@ class _Whittle:
                 D[:, own] = (real * scale)[:, None] * cos + (imaginary * scale)[:, None] * sin
         return log
 
-    def variance(self, point: numpy.ndarray) -> float:
+    def variance(self, point: ndarray) -> float:
         """Return the variance of the noise."""
         return float((self.periodogram * numpy.exp(-self._logarithm(point[None]))).mean())
 
-    def __call__(self, points: numpy.ndarray) -> tuple[numpy.ndarray, ...]:
+    def __call__(self, points: ndarray) -> tuple[ndarray, ...]:
         """Return minus twice the log-likelihood over n (s,), I / g over its mean less 1 (s, f), and the
         derivatives of log g (s, k, f) less their means."""
         D = numpy.empty((*points.shape, self.periodogram.size))
@@ -85,7 +84,7 @@ class _Whittle:
             D - D.mean(axis=2, keepdims=True),
         )
 
-    def maxima(self) -> tuple[numpy.ndarray, numpy.ndarray]:
+    def maxima(self) -> tuple[ndarray, ndarray]:
         """Return where steps of Levenberg and Marquardt end from several points, and the values there."""
         k, f = sum(self.sizes), len(self.periodogram)
         points = numpy.random.default_rng(0).uniform(-0.9, 0.9, (min(POINTS, 4 * k) or 1, k))
@@ -106,7 +105,7 @@ class _Whittle:
         return now[0], now[1]
 
 
-def _inside(x: numpy.ndarray, lags: Sequence[int], sign: float) -> numpy.ndarray:
+def _inside(x: ndarray, lags: Sequence[int], sign: float) -> ndarray:
     """Return the coefficients at these lags with their roots in the stationary region, and not near its
     bound."""
     if not x.size:

@@ -1,5 +1,6 @@
 """Structural models as sums: `ss.level() + ss.trend() + ss.seasonal(12) + ss.regression(X)`."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -15,7 +16,6 @@ from .components import (
     RegressionComponent,
     Seasonal,
     Trend,
-    checked_variance,
 )
 from .sums import Structural
 
@@ -53,7 +53,6 @@ def level(var: float | None = None, name: str = "level") -> "Structural":
     >>> fit.names, fit.estimates.round(6)
     (['sigma2.irregular', 'sigma2.level'], array([0.714048, 0.616082]))
     """
-    checked_variance("level", var)
     return Structural((Level(name, var, "level"),))
 
 
@@ -88,7 +87,6 @@ def trend(var: float | None = None, name: str = "trend") -> "Structural":
     >>> print(ss.level() + ss.trend() + ss.seasonal(12))
     level + trend + seasonal(12)
     """
-    checked_variance("trend", var)
     return Structural((Trend(name, var, "trend"),))
 
 
@@ -128,14 +126,13 @@ def seasonal(
     >>> print(ss.level() + ss.seasonal(12, harmonics=3))
     level + seasonal(12, harmonics=3)
     """
-    checked_variance("seasonal", var)
     if harmonics is None:
-        if not (isinstance(period, (int, numpy.integer)) and period >= 2):
+        if not (isinstance(period, Integral) and period >= 2):
             raise ArgumentError(
                 f"seasonal({period!r}): wanted a whole number of steps, at least 2; harmonics= allows others"
             )
         return Structural((Seasonal(name, var, f"seasonal({period})", int(period)),))
-    if not (isinstance(harmonics, (int, numpy.integer)) and 1 <= harmonics <= period / 2):
+    if not (isinstance(harmonics, Integral) and 1 <= harmonics <= period / 2):
         raise ArgumentError(
             f"seasonal({period}, harmonics={harmonics!r}): wanted a whole number from 1 to half the period"
         )
@@ -182,7 +179,6 @@ def cycle(
     >>> print(ss.level() + ss.cycle(period=(18, 96)))
     level + cycle
     """
-    checked_variance("cycle", var)
     if damping is not None and not 0 < damping <= 1:
         raise ArgumentError(f"cycle(damping={damping!r}): wanted a number above 0 and at most 1, or None")
     if period is not None and not (
@@ -228,8 +224,7 @@ def ar(order: int, var: float | None = None, name: str = "ar") -> "Structural":
     >>> print(ss.level() + ss.ar(2))
     level + ar(2)
     """
-    checked_variance("ar", var)
-    if not (isinstance(order, (int, numpy.integer)) and order >= 1):
+    if not (isinstance(order, Integral) and order >= 1):
         raise ArgumentError(f"ar({order!r}): wanted a whole number, at least 1")
     return Structural((AutoregressiveComponent(name, var, f"ar({order})", int(order)),))
 
@@ -272,21 +267,9 @@ def regression(X: Any, varying: bool = False, var: float | None = None, name: st
     >>> print(ss.level() + ss.regression(np.arange(10.0)))
     level + regression(x1)
     """
-    checked_variance("regression", var)
     values, columns = checked_regressors("regression", X)
-    return Structural(
-        (
-            RegressionComponent(
-                name,
-                var,
-                f"regression({', '.join(columns)})",
-                values,
-                columns,
-                bool(varying),
-                getattr(X, "index", None),
-            ),
-        )
-    )
+    title, index = f"regression({', '.join(columns)})", getattr(X, "index", None)
+    return Structural((RegressionComponent(name, var, title, values, columns, bool(varying), index),))
 
 
 def noise(var: float | None = None, name: str = "irregular") -> "Structural":
@@ -319,5 +302,4 @@ def noise(var: float | None = None, name: str = "irregular") -> "Structural":
     >>> print(ss.level() + ss.noise(var=0))
     level + noise
     """
-    checked_variance("noise", var)
     return Structural((Noise(name, var, "noise"),))

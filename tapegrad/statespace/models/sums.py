@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ..._core.errors import ArgumentError, DataError, ShapeError
 from .._matrices import system
@@ -41,7 +42,7 @@ class Structural:
 
     parts: tuple[ModelComponent, ...]
 
-    def __add__(self, other: Any) -> "Structural":
+    def __add__(self, other) -> "Structural":
         if not isinstance(other, Structural):
             raise ArgumentError(
                 f"{self} + a {type(other).__name__}: wanted another part of the model, as ss.seasonal(12)"
@@ -174,7 +175,7 @@ def _sample(parts: tuple[ModelComponent, ...], data: Observations) -> Sample:
     return Sample(y, s2)
 
 
-def change_variances(parts: tuple[ModelComponent, ...], Y: numpy.ndarray) -> numpy.ndarray:
+def change_variances(parts: tuple[ModelComponent, ...], Y: ndarray) -> ndarray:
     """Return the variance of the changes of each series (k, n), without a seasonal pattern, or else of its
     values."""
     period = round(max([p.period for p in parts if isinstance(p, (Seasonal, Harmonics))], default=0))
@@ -187,7 +188,7 @@ def change_variances(parts: tuple[ModelComponent, ...], Y: numpy.ndarray) -> num
     return found
 
 
-def _variances(X: numpy.ndarray) -> numpy.ndarray:
+def _variances(X: ndarray) -> ndarray:
     """Return the variance of the numbers of each row, 0 for fewer than two."""
     seen = numpy.isfinite(X)
     count = numpy.maximum(seen.sum(axis=1), 1)

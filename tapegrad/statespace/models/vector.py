@@ -126,7 +126,7 @@ def varmax(
     return _vector("varmax", Y, (p, q), trend, exog, measurement_error)
 
 
-def _vector(call: str, Y: Any, order: tuple[int, int], trend: str, exog: Any, noisy: bool) -> BoundModel:
+def _vector(call: str, Y, order: tuple[int, int], trend: str, exog, noisy: bool) -> BoundModel:
     data = several_series(call, Y)
     trend = required_trend(call, trend, ("c", "n", "t", "ct"))
     return bound_process(call, VectorAutoregression, data, order[0], trend, exog, order[1], noisy)
@@ -222,7 +222,7 @@ class VectorAutoregression(VectorProcess):
         offset, start = self._offset(p, T, R, Q)
         return LinearGaussian(T, xp.eye(k, m), Q, H, R, offset, 0.0, start)
 
-    def _offset(self, p: Mapping[str, Any], T: Any, R: Any, Q: Any) -> tuple[Any, Start]:
+    def _offset(self, p: Mapping[str, Any], T, R, Q) -> tuple[Any, Start]:
         """Return what enters the states at each step, and the start, before which that was constant."""
         if not self.terms and not self.regressors:
             return 0.0, Start(stationary=True)
@@ -237,7 +237,7 @@ class VectorAutoregression(VectorProcess):
         return inputs_of(following, coefficients, m), start
 
 
-def _lower(diagonal: Any, below: Any, xp: ModuleType) -> Any:
+def _lower(diagonal, below, xp: ModuleType):
     """Return a lower triangle from its diagonal and the rows below it."""
     k, at = diagonal.shape[0], 0
     rows = []

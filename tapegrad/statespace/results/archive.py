@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ..._core.arrays import is_array, to_host
 from ..._core.errors import ArgumentError
@@ -20,16 +21,16 @@ STOP = ("u", "value", "gradient", "hessian", "method", "message", "way", "starts
 COUNTS = ("iterations", "newton_steps", "evaluations", "hessians", "products")
 
 
-def save(fit: Any, path: Any) -> None:
+def save(fit, path) -> None:
     """Write the fit to a file without code, which `tapegrad.statespace.load` reads."""
-    arrays: list[numpy.ndarray] = []
+    arrays: list[ndarray] = []
     header = {"format": FORMAT, "fit": _encoded(_described(fit), arrays)}
     named: dict[str, Any] = {f"a{k}": x for k, x in enumerate(arrays)}
     with open(path, "wb") as file:
         numpy.savez_compressed(file, header=numpy.array(json.dumps(header)), **named)
 
 
-def read_fit(path: Any, kinds: dict[str, type]) -> dict[str, Any]:
+def read_fit(path, kinds: dict[str, type]) -> dict[str, Any]:
     """Return what `save` wrote; `kinds` are the classes of models by their names."""
     try:
         with numpy.load(path, allow_pickle=False) as file:
@@ -47,7 +48,7 @@ def read_fit(path: Any, kinds: dict[str, type]) -> dict[str, Any]:
     return _decoded(header["fit"], arrays, kinds)
 
 
-def _described(fit: Any) -> dict[str, Any]:
+def _described(fit) -> dict[str, Any]:
     p, stop = fit.problem, fit.stop
     return {
         "described": p.described,
@@ -66,7 +67,7 @@ def _described(fit: Any) -> dict[str, Any]:
     }
 
 
-def _encoded(x: Any, arrays: list[numpy.ndarray]) -> Any:
+def _encoded(x, arrays: list[ndarray]):
     """Return x as JSON, with its arrays by their numbers."""
     if isinstance(x, numpy.generic):
         x = x.item()
@@ -92,7 +93,7 @@ def _encoded(x: Any, arrays: list[numpy.ndarray]) -> Any:
     raise ArgumentError(f"save: a {type(x).__name__} cannot be stored in a file")
 
 
-def _index_parts(index: Any) -> dict[str, Any]:
+def _index_parts(index) -> dict[str, Any]:
     """Return an index of pandas in plain parts."""
     parts = {"name": None if index.name is None else str(index.name), "kind": type(index).__name__}
     if is_dates(index):
@@ -109,7 +110,7 @@ def _index_parts(index: Any) -> dict[str, Any]:
     )
 
 
-def _index_of(parts: dict[str, Any]) -> Any:
+def _index_of(parts: dict[str, Any]):
     pandas, name = load("pandas"), parts["name"]
     if parts["kind"] == "PeriodIndex":
         return pandas.PeriodIndex.from_ordinals(parts["numbers"], freq=parts["freq"], name=name)
@@ -128,11 +129,11 @@ def _index_of(parts: dict[str, Any]) -> Any:
     return pandas.Index(parts["numbers"] if "numbers" in parts else parts["texts"], name=name)
 
 
-def _decoded(x: Any, arrays: list[numpy.ndarray], kinds: dict[str, type]) -> Any:
+def _decoded(x, arrays: list[ndarray], kinds: dict[str, type]):
     if not isinstance(x, dict):
         return x
 
-    def inner(item: Any) -> Any:
+    def inner(item):
         return _decoded(item, arrays, kinds)
 
     if "model" in x:
@@ -153,7 +154,7 @@ def _decoded(x: Any, arrays: list[numpy.ndarray], kinds: dict[str, type]) -> Any
     return tuple(map(inner, content)) if form == "tuple" else list(map(inner, content))
 
 
-def stored_frame(saved: dict[str, Any]) -> Any:
+def stored_frame(saved: dict[str, Any]):
     """Return the data of a saved fit in the form that they had."""
     values = saved["data"]
     columns = saved["columns"][0] if values.ndim == 1 else saved["columns"]

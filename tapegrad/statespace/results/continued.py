@@ -1,7 +1,6 @@
 """A fit on other data: new observations behind, only those, or another series, with the same parameters."""
 
 from dataclasses import replace
-from typing import Any
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError, ShapeError
@@ -11,7 +10,7 @@ from .._problem import FitProblem
 from ..filters.compiled import kalman_filter, loglik
 
 
-def appended(fit: Any, y: Any, exog: Any) -> FitProblem:
+def appended(fit, y, exog) -> FitProblem:
     """The problem of the data with new ones behind."""
     data = fit.data.followed_by("append", y)
     new = fit.problem.on(
@@ -20,7 +19,7 @@ def appended(fit: Any, y: Any, exog: Any) -> FitProblem:
     return replace(new, past=fit.problem.past, begin=fit.problem.begin)
 
 
-def extended(fit: Any, y: Any, exog: Any) -> FitProblem:
+def extended(fit, y, exog) -> FitProblem:
     """The problem of the new data alone, which start from the state that all before imply."""
     n, problem = fit.data.steps, fit.problem
     data = fit.data.followed_by("extend", y).since(n)
@@ -50,7 +49,7 @@ def state_after(model: LinearGaussian, data: Observations, joseph: bool) -> Star
     return Start(mean[n - entering], cov[n - entering], predict_first=entering)
 
 
-def applied(fit: Any, y: Any, exog: Any) -> FitProblem:
+def applied(fit, y, exog) -> FitProblem:
     """The problem of other data."""
     data, described = as_observations(y), fit.problem.described
     if data.width != fit.data.width:
@@ -61,7 +60,7 @@ def applied(fit: Any, y: Any, exog: Any) -> FitProblem:
     return fit.problem.on(data, described.extended(data.steps, exog, 0), fit.unconstrained)
 
 
-def with_estimates(fit: Any, problem: FitProblem) -> Any:
+def with_estimates(fit, problem: FitProblem):
     """The estimates of a fit on the data of another problem."""
     model = problem.model(fit.params)
     total = float(to_host(loglik(model, problem.data, problem.joseph))) + problem.offset
@@ -75,7 +74,7 @@ def with_estimates(fit: Any, problem: FitProblem) -> Any:
     )
 
 
-def require_whole(fit: Any) -> None:
+def require_whole(fit) -> None:
     """Raise if the fit is one of new data alone."""
     if fit.problem.past:
         raise ArgumentError(

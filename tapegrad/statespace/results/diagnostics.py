@@ -4,6 +4,7 @@ C. Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (198
 from dataclasses import dataclass
 
 import numpy
+from numpy import ndarray
 from scipy.special import chdtrc, fdtr, fdtrc
 
 from ..._core.errors import ArgumentError
@@ -30,13 +31,13 @@ class Diagnostics:
     heteroskedasticity: Statistic
 
 
-def diagnostics(e: numpy.ndarray) -> Diagnostics:
+def diagnostics(e: ndarray) -> Diagnostics:
     """Of standardised residuals (n,), nan where there is none."""
     jarque, skewness, kurtosis = jarque_bera_of(e)
     return Diagnostics(ljung_box(e, [1])[0], jarque, skewness, kurtosis, heteroskedasticity(e))
 
 
-def ljung_box(e: numpy.ndarray, lags: list[int], used: int = 0, method: str | None = None) -> list[Statistic]:
+def ljung_box(e: ndarray, lags: list[int], used: int = 0, method: str | None = None) -> list[Statistic]:
     """n (n + 2) sum r_k^2 / n_k over the first lags, with n_k the number of pairs: n - k without gaps.
 
     It is chi-squared with as many degrees of freedom as lags, less those `used` by estimates.  With gaps it
@@ -57,14 +58,14 @@ def ljung_box(e: numpy.ndarray, lags: list[int], used: int = 0, method: str | No
     ]
 
 
-def autocorrelations(e: numpy.ndarray, lags: int) -> numpy.ndarray:
+def autocorrelations(e: ndarray, lags: int) -> ndarray:
     """Of lag 0 to `lags`, about the mean; pairs with a missing value are left out."""
     x = numpy.where(numpy.isnan(e), 0.0, e - numpy.nanmean(e))
     total = x @ x
     return numpy.array([x[k:] @ x[: x.size - k] / total for k in range(lags + 1)])
 
 
-def jarque_bera_of(e: numpy.ndarray) -> tuple[Statistic, float, float]:
+def jarque_bera_of(e: ndarray) -> tuple[Statistic, float, float]:
     """n / 6 (S^2 + (K - 3)^2 / 4), chi-squared with two degrees of freedom; skewness S and kurtosis K."""
     x = e[~numpy.isnan(e)]
     if x.size < 2:
@@ -76,7 +77,7 @@ def jarque_bera_of(e: numpy.ndarray) -> tuple[Statistic, float, float]:
     return Statistic(statistic, float(chdtrc(2, statistic))), S, K
 
 
-def heteroskedasticity(e: numpy.ndarray, alternative: str = "two-sided") -> Statistic:
+def heteroskedasticity(e: ndarray, alternative: str = "two-sided") -> Statistic:
     """The sum of squares of the last third of the residuals over that of the first, F distributed.
 
     The alternative is that the variance is "increasing", "decreasing" (with the first third over the last)

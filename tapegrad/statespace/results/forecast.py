@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
+from numpy import ndarray
 from scipy.special import ndtri
 
 from ..._core.arrays import to_host
@@ -48,14 +49,14 @@ class Forecast(OtherNames):
     mean: Any
     standard_errors: Any
     dates: Any
-    cov: numpy.ndarray
+    cov: ndarray
     data: Observations
 
     _noun = "a Forecast"
     _known = NAMES
     _replaced = {name: f".mean.{name}, .conf_int() or .summary_frame()" for name in SERIES}
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
+    def __array__(self, dtype=None, copy: bool | None = None) -> ndarray:
         return numpy.array(self.mean, dtype)
 
     def summary_frame(self, endog: int | None = None, alpha: float = 0.05) -> Any:
@@ -105,12 +106,12 @@ class Forecast(OtherNames):
 
 
 def prediction_of(
-    fit: Any,
+    fit,
     span: tuple[int, int],
     onset: int | None = None,
-    exog: Any = None,
-    given: Any = None,
-    dates: Any = None,
+    exog=None,
+    given=None,
+    dates=None,
     seen: tuple[str, bool] = ("predicted", False),
 ) -> Forecast:
     """Predict the steps of a span (first, end), the end excluded.
@@ -153,8 +154,8 @@ def prediction_of(
 
 
 def _from_states(
-    fit: Any, model: LinearGaussian, span: tuple[int, int], onset: int, information: str, signal: bool
-) -> tuple[numpy.ndarray, numpy.ndarray]:
+    fit, model: LinearGaussian, span: tuple[int, int], onset: int, information: str, signal: bool
+) -> tuple[ndarray, ndarray]:
     """Return means and covariances from the states given data before the onset.
 
     These are the data before each step, those up to it, or all."""
@@ -181,7 +182,7 @@ def _from_states(
     return mean, cov
 
 
-def _scenario(data: Observations, ahead: int, given: Any) -> Observations:
+def _scenario(data: Observations, ahead: int, given) -> Observations:
     """Return the data followed by what a scenario gives, nan where it is open."""
     new = Observations(data.row_of(given))
     if new.width != data.width or new.steps > ahead:
@@ -193,9 +194,7 @@ def _scenario(data: Observations, ahead: int, given: Any) -> Observations:
     return whole.extended(ahead - new.steps) if ahead > new.steps else whole
 
 
-def observed_given_all(
-    model: LinearGaussian, data: Observations, joseph: bool
-) -> tuple[numpy.ndarray, numpy.ndarray]:
+def observed_given_all(model: LinearGaussian, data: Observations, joseph: bool) -> tuple[ndarray, ndarray]:
     """Return means (n, p) and covariances (n, p, p) of observations given all data, those data included.
 
     With B = H_mo H_oo^-1 for missing and observed elements, y_m = Z_m x + d_m + B (y_o - Z_o x - d_o) + rest.

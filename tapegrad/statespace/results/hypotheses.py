@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
+from numpy import ndarray
 from scipy.special import chdtrc, ndtr
 
 from ... import numpy as np
@@ -40,34 +41,34 @@ class SeparateTests:
     """Of each restriction: `effect`, its value less what it is under the hypothesis; `sd`, the standard
     error; `statistic`, their ratio; `p_value`, the two-sided probability of a larger ratio."""
 
-    effect: numpy.ndarray
-    sd: numpy.ndarray
+    effect: ndarray
+    sd: ndarray
 
     @property
-    def statistic(self) -> numpy.ndarray:
+    def statistic(self) -> ndarray:
         return self.effect / self.sd
 
     tvalue = statistic
 
     @property
-    def p_value(self) -> numpy.ndarray:
+    def p_value(self) -> ndarray:
         return 2 * ndtr(-abs(self.statistic))
 
     pvalue = p_value
 
-    def conf_int(self, alpha: float = 0.05) -> numpy.ndarray:
+    def conf_int(self, alpha: float = 0.05) -> ndarray:
         """Return confidence limits of the effects, (r, 2)."""
         half = normal_quantile(alpha) * self.sd
         return numpy.stack([self.effect - half, self.effect + half], axis=1)
 
 
-def t_test(fit: Any, hypothesis: Any, cov: str = "exact") -> SeparateTests:
+def t_test(fit, hypothesis, cov: str = "exact") -> SeparateTests:
     """Test each restriction by itself, by the normal distribution; arguments as for `wald_test`."""
     d, spread = _spread(fit, hypothesis, cov)
     return SeparateTests(d, numpy.sqrt(numpy.diag(spread)))
 
 
-def f_test(fit: Any, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
+def f_test(fit, hypothesis, cov: str = "exact") -> HypothesisTest:
     """Test restrictions together by the F distribution; arguments as for `wald_test`."""
     found = wald_test(fit, hypothesis, cov)
     return replace(found, statistic=found.statistic / found.degrees, df_denom=numpy.inf)
@@ -97,7 +98,7 @@ def wald_test(fit: Any, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
     return HypothesisTest(statistic, float(chdtrc(len(d), statistic)), len(d))
 
 
-def _spread(fit: Any, hypothesis: Any, cov: str) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _spread(fit, hypothesis, cov: str) -> tuple[ndarray, ndarray]:
     """Return the values d of restrictions, and their covariance R V R'."""
     d, R = _restrictions(fit, hypothesis)
     V = fit.cov(cov)
@@ -109,7 +110,7 @@ def _spread(fit: Any, hypothesis: Any, cov: str) -> tuple[numpy.ndarray, numpy.n
     return d, R[:, ~unknown] @ V[numpy.ix_(~unknown, ~unknown)] @ R[:, ~unknown].T
 
 
-def _restrictions(fit: Any, hypothesis: Any) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _restrictions(fit, hypothesis) -> tuple[ndarray, ndarray]:
     """Return the functions that are to be zero (r,), and their derivatives (r, k)."""
     k, names = len(fit.names), fit.names
     if isinstance(hypothesis, Mapping):
@@ -145,7 +146,7 @@ def equations(text: str, names: list[str]) -> Callable:
     pattern = "|".join([rf"(?<![\w.]){re.escape(names[i])}(?![\w.\[(])" for i in known])
     plain = re.sub(pattern, lambda found: f"_{names.index(found[0])}", text)
 
-    def value(node: Any, x: Any) -> Any:
+    def value(node, x):
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
             return float(node.value)
         if isinstance(node, ast.Name) and node.id in places:
@@ -174,12 +175,12 @@ def equations(text: str, names: list[str]) -> Callable:
     return lambda x: np.stack([value(left, x) - value(right, x) for left, right in sides])
 
 
-def _linearised(fit: Any, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _linearised(fit, f: Callable) -> tuple[ndarray, ndarray]:
     """Return the values of a function of the parameters, and its derivatives by them."""
     parameters = fit.problem.parameters
     u = fit.data.xp.asarray(fit.unconstrained)
 
-    def values(u: Any) -> Any:
+    def values(u):
         found = f(parameters.tree(u))
         return np.stack(list(found)) if isinstance(found, (tuple, list)) else np.reshape(found, (-1,))
 
@@ -189,7 +190,7 @@ def _linearised(fit: Any, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:
     return to_host(values(u)), numpy.linalg.solve(J.T, by_free.T).T[:, : len(fit.names)]
 
 
-def likelihood_ratio_of(fit: Any, restricted: Any) -> HypothesisTest:
+def likelihood_ratio_of(fit, restricted) -> HypothesisTest:
     """Test the restrictions of another fit to the same data."""
     same = numpy.array_equal(to_host(fit.data.raw), to_host(restricted.data.raw), equal_nan=True)
     if not same or fit.problem.used_up != restricted.problem.used_up:

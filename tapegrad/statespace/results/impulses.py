@@ -1,8 +1,10 @@
 """Responses of the observations to a shock of the noise of the states."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError
@@ -40,14 +42,14 @@ def impulse_responses(
     """
     model, data = fit.model, fit.data
     first = data.labels.position("impulse_responses: anchor", anchor, data.steps)
-    if not (isinstance(steps, (int, numpy.integer)) and steps >= 0):
+    if not (isinstance(steps, Integral) and steps >= 0):
         raise ArgumentError(f"impulse_responses: steps={steps!r}; wanted a whole number, at least 0")
     fields, m = checked_fields(model, data)
     field = {name: to_host(value(x)) for name, x in fields.items() if x is not None}
     varying = [name for name in "TZRQ" if name in field and field[name].ndim > 2]
     entering = model.start.predict_first
 
-    def at(name: str, t: int, rows: int, columns: int) -> numpy.ndarray:
+    def at(name: str, t: int, rows: int, columns: int) -> ndarray:
         x = field[name]
         if name not in varying:
             return matrix_field(x, rows, columns, numpy) if name != "Q" or x.ndim > 1 else x * numpy.eye(rows)
@@ -71,16 +73,12 @@ def impulse_responses(
     return data.in_form(responses, numpy.arange(steps + 1))
 
 
-def _shock(Q: numpy.ndarray, impulse: Any, orthogonalized: bool) -> numpy.ndarray:
+def _shock(Q: ndarray, impulse, orthogonalized: bool) -> ndarray:
     r = len(Q)
-    if isinstance(impulse, (int, numpy.integer)) and not 0 <= impulse < r:
+    if isinstance(impulse, Integral) and impulse not in range(r):
         raise ArgumentError(f"impulse_responses: impulse={impulse}; the states have {r} noises")
     try:
-        e = (
-            numpy.eye(r)[impulse]
-            if isinstance(impulse, (int, numpy.integer))
-            else numpy.asarray(impulse, float)
-        )
+        e = numpy.eye(r)[impulse] if isinstance(impulse, Integral) else numpy.asarray(impulse, float)
     except (TypeError, ValueError):
         e = numpy.zeros(0)
     if e.shape != (r,):

@@ -1,9 +1,9 @@
 """Likelihood profiles, and the limits that they give."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import to_host
@@ -23,16 +23,16 @@ class LikelihoodProfile:
     `estimates` (n, k) are all parameters there.  nan where no maximum was found."""
 
     name: str
-    values: numpy.ndarray
-    loglik: numpy.ndarray
-    estimates: numpy.ndarray
+    values: ndarray
+    loglik: ndarray
+    estimates: ndarray
 
 
 class _Target:
     """One parameter as a function of the free ones, with its derivatives."""
 
     def __init__(self, problem: FitProblem, i: int):
-        def value(u: Any) -> Any:
+        def value(u):
             return np.sum(problem.parameters.flat(u)[i])
 
         place = problem.data.xp.asarray
@@ -41,7 +41,7 @@ class _Target:
         self.curvature = lambda u: to_host(hessian(value)(place(u)))
 
 
-def _index(fit: Any, name: str) -> int:
+def _index(fit, name: str) -> int:
     if name not in fit.names:
         raise ArgumentError(f"profile: {name!r} is not a parameter; wanted one of {', '.join(fit.names)}")
     if name in fit.at_bound:
@@ -51,7 +51,7 @@ def _index(fit: Any, name: str) -> int:
     return fit.names.index(name)
 
 
-def profile(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
+def profile(fit, name: str, values=None) -> LikelihoodProfile:
     """Compute the log-likelihood maximised over all other parameters, at each value of one parameter.
 
     Without values it is computed at 21 values within three standard errors of the estimate.
@@ -64,7 +64,7 @@ def profile(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
     values = (
         _around(fit, target, i) if values is None else numpy.sort(numpy.asarray(values, float).reshape(-1))
     )
-    found: dict[int, numpy.ndarray | None] = {}
+    found: dict[int, ndarray | None] = {}
     upwards = [k for k, v in enumerate(values) if v >= fit.estimates[i]]
     downwards = [k for k, v in reversed(list(enumerate(values))) if v < fit.estimates[i]]
     for side in (upwards, downwards):
@@ -82,7 +82,7 @@ def profile(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
     return LikelihoodProfile(name, values, numpy.array(loglik), numpy.array(estimates))
 
 
-def _around(fit: Any, target: _Target, i: int) -> numpy.ndarray:
+def _around(fit, target: _Target, i: int) -> ndarray:
     """Values within three standard errors; of a parameter with a constraint of its own, in the free parameter
     behind it."""
     u = fit.unconstrained
@@ -94,7 +94,7 @@ def _around(fit: Any, target: _Target, i: int) -> numpy.ndarray:
     return numpy.sort([target.value(u + step * (numpy.arange(u.size) == i)) for step in steps])
 
 
-def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float) -> Any:
+def _held(objective: Objective, target: _Target, u: ndarray, v: float):
     """The minimum where the target is v, from the minimum at a value nearby."""
     tolerance = 1e-10 * max(1.0, abs(v))
     return _stationary_point(
@@ -103,8 +103,8 @@ def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float) -> 
 
 
 def _stationary_point(
-    objective: Objective, target: _Target, u: Any, multiplier: float, condition: Any, tolerance: float
-) -> Any:
+    objective: Objective, target: _Target, u, multiplier: float, condition, tolerance: float
+):
     """The point where the gradient is -multiplier times that of the target, and a condition is 0; None where
     Newton's method does not find it.
 
@@ -127,7 +127,7 @@ def _stationary_point(
     return None
 
 
-def likelihood_limits(fit: Any, name: str, alpha: float) -> tuple[float, float]:
+def likelihood_limits(fit, name: str, alpha: float) -> tuple[float, float]:
     """Where the profile has fallen by half the quantile of chi-squared (D. J. Venzon and S. H. Moolgavkar,
     Applied Statistics 37 (1988) 87-94): f(u) = best + z^2 / 2 and grad f = multiplier * grad target, by
     Newton's method."""
@@ -147,7 +147,7 @@ def likelihood_limits(fit: Any, name: str, alpha: float) -> tuple[float, float]:
     return low, high
 
 
-def _fallen(objective: Objective, target: _Target, fit: Any, move: numpy.ndarray, fall: float) -> float:
+def _fallen(objective: Objective, target: _Target, fit, move: ndarray, fall: float) -> float:
     u = _inside(objective, fit.unconstrained, move)
     if u is None:
         return numpy.nan
@@ -158,14 +158,14 @@ def _fallen(objective: Objective, target: _Target, fit: Any, move: numpy.ndarray
     return numpy.nan if end is None else target.value(end)
 
 
-def _solved(A: numpy.ndarray, b: numpy.ndarray) -> Any:
+def _solved(A: ndarray, b: ndarray):
     try:
         return numpy.linalg.solve(A, b)
     except numpy.linalg.LinAlgError:
         return None
 
 
-def _inside(objective: Objective, u: numpy.ndarray, step: numpy.ndarray) -> Any:
+def _inside(objective: Objective, u: ndarray, step: ndarray):
     """u + step, the step no longer than 2 in any free parameter and halved until the likelihood is finite."""
     step = step * min(1.0, 2.0 / max(abs(step).max(), 1e-300))
     for _ in range(20):

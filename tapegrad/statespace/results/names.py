@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy
+from numpy import ndarray
 from scipy.special import ndtr
 
 from ..._core.arrays import to_host
@@ -27,7 +28,7 @@ class OtherNames:
     _known: Any = {}
     _replaced: dict[str, str] = {}
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name in self._known:
             return self._known[name](self)
         if name in self._replaced:
@@ -38,36 +39,36 @@ class OtherNames:
         return [*super().__dir__(), *self._known]
 
 
-def _time_last(x: Any) -> numpy.ndarray:
+def _time_last(x) -> ndarray:
     return numpy.moveaxis(to_host(x), 0, -1)
 
 
-def _errors_of(fit: Any) -> numpy.ndarray:
+def _errors_of(fit) -> ndarray:
     """Return the data less their one-step forecasts, (n, p)."""
     errors = to_host(fit.data.raw) - fit.foretold
     errors[: fit.filtered.diffuse_steps] = numpy.nan
     return errors
 
 
-def _mean(x: numpy.ndarray) -> float:
+def _mean(x: ndarray) -> float:
     """Return the sum over the mean number of values in a column."""
     return float(numpy.nansum(x) / (~numpy.isnan(x)).sum() * x.shape[1])
 
 
-def _named(fit: Any, values: numpy.ndarray) -> Any:
+def _named(fit, values: ndarray):
     """Return (k,) or (k, k) with the names of the parameters, if the data came from pandas."""
     return fit.data.labels.frame(values, fit.names, fit.names if values.ndim == 2 else None)
 
 
-def _covariance(fit: Any, kind: str) -> Any:
+def _covariance(fit, kind: str):
     return _named(fit, fit.cov(kind))
 
 
-def _criterion(fit: Any, name: str) -> float:
+def _criterion(fit, name: str) -> float:
     return getattr(fit.criteria(), name)
 
 
-def _predicted(fit: Any, cov: bool) -> numpy.ndarray:
+def _predicted(fit, cov: bool) -> ndarray:
     """Return what the past says of the states, with those of the step after the data."""
     s, r = system(fit.model, fit.data), fit.filtered
     if not s.varying & {"T", "Q", "c"} and not s.predict_first:
@@ -82,7 +83,7 @@ def _predicted(fit: Any, cov: bool) -> numpy.ndarray:
     return _and_after(fit, state_after(model, fit.data, fit.problem.joseph), cov)
 
 
-def _and_after(fit: Any, after: Start, cov: bool) -> numpy.ndarray:
+def _and_after(fit, after: Start, cov: bool) -> ndarray:
     known, last = (
         (fit.filtered.predicted_cov, after.cov) if cov else (fit.filtered.predicted_mean, after.mean)
     )

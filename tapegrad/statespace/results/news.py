@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from ... import numpy as np
 from ..._core.arrays import to_host
@@ -39,11 +40,11 @@ class Surprises:
 
     dates: list[Any]
     series: list[str]
-    observed: numpy.ndarray
-    expected: numpy.ndarray
-    weights: numpy.ndarray
+    observed: ndarray
+    expected: ndarray
+    weights: ndarray
 
-    def table(self, values: numpy.ndarray, columns: Any = None) -> Any:
+    def table(self, values: ndarray, columns: Any = None) -> Any:
         """Return values of each as a Series, or (k, ...) as a DataFrame, under dates and names of series."""
         pandas = load("pandas")
         index = pandas.MultiIndex.from_arrays(
@@ -61,22 +62,22 @@ class Surprises:
         return self.table(numpy.stack([self.observed, self.expected], axis=1), [observed, expected])
 
     @property
-    def news(self) -> numpy.ndarray:
+    def news(self) -> ndarray:
         """The observations less what was known of them, (k,)."""
         return self.observed - self.expected
 
     @property
-    def impacts(self) -> numpy.ndarray:
+    def impacts(self) -> ndarray:
         """What each of them adds to the predictions, (k, h, p)."""
         return self.weights * self.news[:, None, None]
 
 
-def _weights_table(news: Any, found: Surprises) -> Any:
+def _weights_table(news, found: Surprises):
     columns = [news.dates, news.impacted]
     return found.table(found.weights, load("pandas").MultiIndex.from_product(columns))
 
 
-def _details_by(news: Any, columns: list[str]) -> Any:
+def _details_by(news, columns: list[str]):
     """Return the rows of new observations that change something, under these columns."""
     rows = news.details().reset_index()
     rows = rows[(rows["kind"] == "update") & (abs(rows["impact"]) > 1e-10)].drop(columns="kind")
@@ -124,8 +125,8 @@ class News(OtherNames):
     """
 
     dates: Any
-    previous: numpy.ndarray
-    updated: numpy.ndarray
+    previous: ndarray
+    updated: ndarray
     updates: Surprises
     revisions: Surprises
     data: Observations
@@ -133,7 +134,7 @@ class News(OtherNames):
 
     _known = NAMES  # of statsmodels
 
-    def _panel(self, values: numpy.ndarray) -> Any:
+    def _panel(self, values: ndarray):
         """Return (h, p) as a DataFrame of dates and series."""
         return load("pandas").DataFrame(values, self.dates, self.impacted)
 
@@ -256,7 +257,7 @@ def news(
     if steps > n:
         places = [*places, *labels.after(n, steps - n)]
 
-    def surprises(at: numpy.ndarray, expected: numpy.ndarray, whole: numpy.ndarray) -> Surprises:
+    def surprises(at: ndarray, expected: ndarray, whole: ndarray) -> Surprises:
         rows, columns = numpy.nonzero(at)
         weights = _weights(model, whole, rows, columns, span, fit.problem.joseph)
         of = [every[i] for i in columns]
@@ -270,7 +271,7 @@ def news(
     return News(places[span], previous, now, updates, revisions, new, names)
 
 
-def _model_of(fit: Any, updated: Any, n: int, steps: int, exog: Any) -> LinearGaussian:
+def _model_of(fit, updated, n: int, steps: int, exog) -> LinearGaussian:
     """Return the model of a fit over all steps, with the regressors of an updated fit if it has them."""
     own, last = getattr(updated, "problem", None), 0 if exog is None else len(exog)
     if (
@@ -285,17 +286,17 @@ def _model_of(fit: Any, updated: Any, n: int, steps: int, exog: Any) -> LinearGa
 
 def _weights(
     model: LinearGaussian,
-    whole: numpy.ndarray,
-    rows: numpy.ndarray,
-    columns: numpy.ndarray,
+    whole: ndarray,
+    rows: ndarray,
+    columns: ndarray,
     span: slice,
     joseph: bool,
-) -> numpy.ndarray:
+) -> ndarray:
     """Return the derivatives of the signal at a span (h, p) by the observations at k places, (k, h, p)."""
     if not rows.size:
         return numpy.zeros((0, *whole[span].shape))
 
-    def signal(x: Any) -> Any:
+    def signal(x):
         y = np.array(whole)
         y[rows, columns] = x
         return smooth(model, Observations(y), joseph).signal[span]
@@ -303,7 +304,7 @@ def _weights(
     return numpy.moveaxis(to_host(jacobian(signal)(whole[rows, columns])), -1, 0)
 
 
-def _later(old: Observations, updated: Any) -> Observations:
+def _later(old: Observations, updated) -> Observations:
     """Return the new data; raise unless they begin as the earlier ones and are as long."""
     new = as_observations(updated.data if hasattr(updated, "problem") else updated)
     if new.width != old.width or new.steps < old.steps:
@@ -316,7 +317,7 @@ def _later(old: Observations, updated: Any) -> Observations:
     return new
 
 
-def _require_kept(before: numpy.ndarray, after: numpy.ndarray, new: Observations) -> None:
+def _require_kept(before: ndarray, after: ndarray, new: Observations) -> None:
     """Raise if an observation has gone."""
     for t, i in numpy.argwhere(~numpy.isnan(before) & numpy.isnan(after))[:1]:
         raise DataError(

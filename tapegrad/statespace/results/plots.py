@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy
+from numpy import ndarray
 from scipy.special import ndtri
 
 from ..._core.arrays import to_host
@@ -15,7 +16,7 @@ SHADE = {"alpha": 0.2, "linewidth": 0}
 LEGEND = {"frameon": False, "fontsize": 8}
 
 
-def _panels(rows: int, columns: int, size: tuple[float, float], **settings: Any) -> tuple[Any, numpy.ndarray]:
+def _panels(rows: int, columns: int, size: tuple[float, float], **settings) -> tuple[Any, ndarray]:
     """A figure and its axes (rows, columns)."""
     try:
         pyplot = load("matplotlib.pyplot")
@@ -26,7 +27,7 @@ def _panels(rows: int, columns: int, size: tuple[float, float], **settings: Any)
     return pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **settings)
 
 
-def _axis(places: Any) -> numpy.ndarray:
+def _axis(places) -> ndarray:
     """Places in time as matplotlib draws them: dates, numbers, or the number of the step."""
     if hasattr(places, "to_timestamp"):
         places = places.to_timestamp()
@@ -34,13 +35,13 @@ def _axis(places: Any) -> numpy.ndarray:
     return values if values.dtype.kind in "Mmiuf" else numpy.arange(len(values))
 
 
-def _draw_curve(axis: Any, x: Any, mean: Any, half: Any, colour: str, label: str, shaded: str | None) -> None:
+def _draw_curve(axis, x, mean, half, colour: str, label: str, shaded: str | None) -> None:
     """Draw means with a band about them, whose label is `shaded`."""
     axis.plot(x, mean, colour, lw=1.2, label=label)
     axis.fill_between(x, mean - half, mean + half, color=colour, label=shaded, **SHADE)
 
 
-def plot(fit: Any, steps: int = 0, exog: Any = None, alpha: float = 0.05, ax: Any = None) -> Any:
+def plot(fit, steps: int = 0, exog=None, alpha: float = 0.05, ax=None):
     """Plot the data with their one-step forecasts, and forecasts of the next `steps`.
 
     The result is a figure of matplotlib; with `ax` it is drawn there.
@@ -81,14 +82,14 @@ def plot(fit: Any, steps: int = 0, exog: Any = None, alpha: float = 0.05, ax: An
     return figure
 
 
-def _time(data: Any) -> str:
+def _time(data) -> str:
     index = data.labels.index
     if index is None:
         return "step"
     return "time" if index.name is None else str(index.name)
 
 
-def plot_components(fit: Any, alpha: float = 0.05) -> Any:
+def plot_components(fit, alpha: float = 0.05):
     """Plot the components of a structural model, or the named states, with their intervals."""
     parts, z = fit.components(), normal_quantile(alpha)
     x = _axis(fit.data.labels.places(fit.data.steps))
@@ -106,7 +107,7 @@ def plot_components(fit: Any, alpha: float = 0.05) -> Any:
     return figure
 
 
-def plot_diagnostics(fit: Any, series: int | str = 0, lags: int = 20) -> Any:
+def plot_diagnostics(fit, series: int | str = 0, lags: int = 20):
     """Plot the standardised residuals of one series: series, histogram, quantiles, autocorrelations."""
     names = fit.data.labels.columns
     if isinstance(series, str) and series not in names:
@@ -149,11 +150,11 @@ def plot_diagnostics(fit: Any, series: int | str = 0, lags: int = 20) -> Any:
     return figure
 
 
-def _smooth_density(x: numpy.ndarray, grid: numpy.ndarray) -> numpy.ndarray:
+def _smooth_density(x: ndarray, grid: ndarray) -> ndarray:
     """A Gaussian kernel density with D. W. Scott's width."""
     width = x.std(ddof=1) * x.size ** (-1 / 5)
     return _normal_density((grid[:, None] - x) / width).mean(1) / width
 
 
-def _normal_density(z: numpy.ndarray) -> numpy.ndarray:
+def _normal_density(z: ndarray) -> ndarray:
     return numpy.exp(-0.5 * z**2) / numpy.sqrt(2 * numpy.pi)

@@ -1,5 +1,6 @@
 """What a fit says of observations: predictions, forecasts, scenarios, responses to shocks, draws."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy
@@ -47,7 +48,7 @@ class PredictionMethods:
         Forecast
         """
         n = self.data.steps
-        if isinstance(steps, (int, numpy.integer)):
+        if isinstance(steps, Integral):
             if steps < 1:
                 raise ArgumentError(f"steps={steps!r}: wanted a whole number of steps ahead, at least 1")
             end = n + int(steps)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy
+from numpy import ndarray
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ConvergenceError
@@ -97,10 +98,10 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
 
     params: Any
     names: list[str]
-    estimates: numpy.ndarray
-    standard_errors: numpy.ndarray
-    covariance: numpy.ndarray
-    correlation: numpy.ndarray
+    estimates: ndarray
+    standard_errors: ndarray
+    covariance: ndarray
+    correlation: ndarray
     loglik: float
     observations: int
     model: LinearGaussian
@@ -118,7 +119,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         )
 
     @property
-    def unconstrained(self) -> numpy.ndarray:
+    def unconstrained(self) -> ndarray:
         """The unconstrained parameters."""
         return self.stop.u
 
@@ -139,7 +140,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
 
     # --- the estimates ---
 
-    def cov(self, kind: str = "exact") -> numpy.ndarray:
+    def cov(self, kind: str = "exact") -> ndarray:
         """Compute the covariance of the estimates, (k, k).
 
         Parameters
@@ -299,7 +300,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         return States(*[self.data.labels.frame(to_host(x), None, columns) for x in means])
 
     @cached_property
-    def standardised(self) -> numpy.ndarray:
+    def standardised(self) -> ndarray:
         """The standardised innovations, (n, p).
 
         They are the part of each observation that the past does not predict, with unit covariance. They are
@@ -316,7 +317,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         return result
 
     @cached_property
-    def foretold(self) -> numpy.ndarray:
+    def foretold(self) -> ndarray:
         """The prediction of each observation from the past, (n, p)."""
         r, s, n = self.filtered, system(self.model, self.data), self.data.steps
         signal, cov = observed_moments(s, r.predicted_mean[:, :, None], r.predicted_cov, 0, n)
@@ -339,23 +340,19 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         """Tests of the standardised residuals of each series, those after a diffuse start."""
         return [diagnostics(e) for e in self._after_start.T]
 
-    def test_normality(self, method: str | None = None) -> numpy.ndarray:
+    def test_normality(self, method: str | None = None) -> ndarray:
         """Jarque and Bera's test of the residuals: statistic, p value, skewness and kurtosis, (p, 4)."""
         _require_method("test_normality", method, "jarquebera")
         found = [jarque_bera_of(e) for e in self._after_start.T]
         return numpy.array([[x.statistic, x.p_value, *rest] for x, *rest in found])
 
-    def test_heteroskedasticity(
-        self, method: str | None = None, alternative: str = "two-sided"
-    ) -> numpy.ndarray:
+    def test_heteroskedasticity(self, method: str | None = None, alternative: str = "two-sided") -> ndarray:
         """Test whether the last third of the residuals varies as the first: statistic and p value, (p, 2)."""
         _require_method("test_heteroskedasticity", method, "breakvar")
         found = [heteroskedasticity(e, alternative) for e in self._after_start.T]
         return numpy.array([[x.statistic, x.p_value] for x in found])
 
-    def test_serial_correlation(
-        self, method: str | None = None, lags: int = 10, used: int = 0
-    ) -> numpy.ndarray:
+    def test_serial_correlation(self, method: str | None = None, lags: int = 10, used: int = 0) -> ndarray:
         """Ljung and Box' test of the residuals: statistics and p values at lags 1 to `lags`, (p, 2, lags).
 
         `method` is 'ljungbox', or 'boxpierce' for the test of Box and Pierce.
@@ -369,7 +366,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         return numpy.array([[[x.statistic for x in series], [x.p_value for x in series]] for series in found])
 
     @property
-    def _after_start(self) -> numpy.ndarray:
+    def _after_start(self) -> ndarray:
         """The standardised innovations after a diffuse start."""
         return self.standardised[self.filtered.diffuse_steps :]
 
@@ -425,7 +422,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         return self.summary().as_html()
 
     @cached_property
-    def _by_scores(self) -> dict[str, numpy.ndarray]:
+    def _by_scores(self) -> dict[str, ndarray]:
         """The covariances that need the scores: with J the derivative of the constraints, H the information
         in the free parameters and S their scores, J (S'S)^-1 J' and J H^-1 S'S H^-1 J'."""
         free, J, H = _free(self.problem, self.stop)
@@ -443,7 +440,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         return found
 
 
-def _free(problem: FitProblem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+def _free(problem: FitProblem, stop: Stop) -> tuple[ndarray, ndarray, ndarray]:
     """Which free parameters are not at a bound, the derivative J of the parameters by them, and the
     information in them."""
     H = stop.hessian
@@ -453,7 +450,7 @@ def _free(problem: FitProblem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray
     return free, J, H[numpy.ix_(free, free)]
 
 
-def _hidden(covariance: numpy.ndarray, free: numpy.ndarray) -> numpy.ndarray:
+def _hidden(covariance: ndarray, free: ndarray) -> ndarray:
     """A covariance, symmetric, with nan for the parameters at a bound."""
     covariance = (covariance + covariance.T) / 2
     bound = numpy.delete(numpy.arange(len(covariance)), free)
@@ -501,7 +498,7 @@ def maximise(
     problem: FitProblem,
     method: str = "auto",
     hess: str = "auto",
-    options: Any = None,
+    options=None,
     progress: bool | str = "auto",
 ) -> FitResult:
     """Return the fit of a problem."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import numpy
 from scipy.special import ndtr
@@ -26,7 +25,7 @@ class Tables:
 TESTS = ["residuals", "Ljung-Box (1)", "P", "Jarque-Bera", "P", "skew", "kurtosis", "heterosk.", "P"]
 
 
-def tables(fit: Any, alpha: float, cov: str, covariance: str, diffuse: str) -> Tables:
+def tables(fit, alpha: float, cov: str, covariance: str, diffuse: str) -> Tables:
     criteria, data, problem = fit.criteria(diffuse), fit.data, fit.problem
     index, n = data.labels.index, data.steps
     head = [
@@ -76,13 +75,13 @@ def _number(x: float, form: str = ".7g") -> str:
     return "" if numpy.isnan(x) else format(x, form)
 
 
-def _tests(name: str, d: Any) -> list[str]:
+def _tests(name: str, d) -> list[str]:
     pairs = [d.ljung_box, d.jarque_bera, d.heteroskedasticity]
     a, b, c = ([_number(x.statistic, ".4g"), _number(x.p_value, ".3f")] for x in pairs)
     return [name, *a, *b, _number(d.skewness, ".2f"), _number(d.kurtosis, ".2f"), *c]
 
 
-def _remarks(fit: Any, diffuse: str) -> list[str]:
+def _remarks(fit, diffuse: str) -> list[str]:
     remarks = []
     if fit.at_bound:
         remarks.append(f"at the bound of the constraint, no standard error: {', '.join(fit.at_bound)}")
