@@ -63,9 +63,7 @@ def direction(p) -> int:
     if bool(np.all(p[1:] > p[:-1])):
         return 1
     if not bool(np.all(p[1:] < p[:-1])):
-        raise ValueError(
-            "scipy.interpolate.RegularGridInterpolator: points must be strictly ascending or descending"
-        )
+        raise ValueError("scipy.interpolate: points of a grid must be strictly ascending or descending")
     return -1
 
 
