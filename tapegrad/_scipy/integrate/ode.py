@@ -17,6 +17,8 @@ from ..namespaces import (
     as_float_array,
     bare,
     holds_tracked,
+    kind_of,
+    lost_imaginary_part,
     plain_argument,
     with_derivative_of,
 )
@@ -81,6 +83,8 @@ class ode(Carrier, metaclass=CarrierType):
 
     def integrate(self, t, step=False, relax=False):
         start, before = self.t, self._y
+        if kind_of(t) == "c":
+            raise lost_imaginary_part(f"scipy.integrate.{type(self).__name__}.integrate")
         value = self.real.integrate(bare(t), step, relax)
         if self.moves or holds_tracked(before, start, t, self.f_params):
             if step or relax or not self.successful():
