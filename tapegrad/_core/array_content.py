@@ -3,7 +3,6 @@
 from typing import Any
 
 from .errors import DroppedDerivativeError
-from .primitive import is_tracked, values_of
 
 
 class Content:
@@ -29,9 +28,3 @@ class Content:
 
     def __len__(self) -> int:
         return int(self.__getattr__("__len__"))
-
-
-def content_of(x: Any, order: str | None = "C") -> Any:
-    """The method `tobytes`."""
-    content = values_of(x).tobytes(order)
-    return Content(x._trace.level, content) if is_tracked(x) else content
