@@ -3,6 +3,7 @@
 from typing import Any
 
 from .errors import DroppedDerivativeError
+from .primitive import is_tracked
 
 
 class Content:
@@ -28,3 +29,8 @@ class Content:
 
     def __len__(self) -> int:
         return int(self.__getattr__("__len__"))
+
+
+def content_of(x: Any, content: bytes) -> Any:
+    """The content of x; a `Content` of a tracked one."""
+    return Content(x._trace.level, content) if is_tracked(x) else content

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
-from .._core.array_content import Content
+from .._core.array_content import content_of
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
@@ -483,13 +483,8 @@ def _tolist(x):
     return [_tolist(v) for v in x] if shape(x) else _item(x)
 
 
-def _tobytes(x, order="C"):
-    content = values_of(x).tobytes(order)
-    return Content(x._trace.level, content) if is_tracked(x) else content
-
-
 V.item, V.tolist = _item, _tolist
-V.tobytes = _tobytes
+V.tobytes = lambda x, order="C": content_of(x, values_of(x).tobytes(order))
 V.tofile = _dropping("x.tofile()", lambda a, *i, **k: a.tofile(*i, **k))
 V.dump = _dropping("x.dump()", lambda a, *i: a.dump(*i))
 V.dumps = _dropping("x.dumps()", lambda a: a.dumps())
