@@ -3,7 +3,7 @@
 from typing import Any
 
 from .errors import DroppedDerivativeError
-from .primitive import is_tracked, values_of
+from .primitive import is_tracked
 
 
 class Content:
@@ -31,7 +31,6 @@ class Content:
         return int(self.__getattr__("__len__"))
 
 
-def content_of(x: Any, order: str | None = "C") -> Any:
-    """The method `tobytes`."""
-    content = values_of(x).tobytes(order)
+def content_of(x: Any, content: bytes) -> Any:
+    """The content of x; a `Content` of a tracked one."""
     return Content(x._trace.level, content) if is_tracked(x) else content

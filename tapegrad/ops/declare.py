@@ -54,6 +54,8 @@ def coerced(b: Any, other: Any) -> Any:
     """Convert an operand that is not a Variable, an array of floats or int64, or a Python number."""
     if is_narrow(b):
         b = widened(b, layout_of(other).dtype)
+        if type(b) is np.ndarray and type(bottom(other)) is np.ndarray:
+            return b
     if is_scalar(b):
         return b
     if isinstance(b, (list, tuple)):

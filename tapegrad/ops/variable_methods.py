@@ -484,7 +484,7 @@ def _tolist(x):
 
 
 V.item, V.tolist = _item, _tolist
-V.tobytes = content_of
+V.tobytes = lambda x, order="C": content_of(x, values_of(x).tobytes(order))
 V.tofile = _dropping("x.tofile()", lambda a, *i, **k: a.tofile(*i, **k))
 V.dump = _dropping("x.dump()", lambda a, *i: a.dump(*i))
 V.dumps = _dropping("x.dumps()", lambda a: a.dumps())

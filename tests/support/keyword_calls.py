@@ -370,7 +370,14 @@ CHANGED = {
     "setfield",
 }  # the array itself is the result
 MORE = ("stream", "inplace", "refcheck", "kwargs", "args", "shape", "axes", "new_shape")
-LEFT_OUT = {"setflags", "dump", "dumps", "tofile", "choose"}  # `choose` is a method of arrays of integers
+LEFT_OUT = {
+    "setflags",
+    "dump",
+    "dumps",
+    "tofile",
+    "tobytes",
+    "choose",
+}  # `choose` is a method of arrays of integers
 
 
 def method_of(name):
