@@ -55,7 +55,8 @@ def apart(w):
     """1 for each set of distinct eigenvalues, nan for one with two that are equal up to rounding."""
     library, size, eps = xp_of(w), abs(w)[..., None], np.finfo(w.dtype).eps
     gaps = abs(w[..., :, None] - w[..., None, :]) + library.eye(w.shape[-1]) * (1.0 + size)
-    least = eps * library.maximum(450.0 * size, 4.0 * size.max(-2, keepdims=True, initial=0.0))
+    largest = size.max(-2, keepdims=True) if size.size else size
+    least = eps * library.maximum(450.0 * size, 4.0 * largest)
     return library.where((gaps <= least).any((-2, -1)), np.nan, 1.0)[()]
 
 
