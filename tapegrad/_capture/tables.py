@@ -255,7 +255,7 @@ def can_hold(dtype: Any, x: Any, theirs: Any = pandas.core.dtypes.cast.np_can_ho
     return theirs(dtype, x)
 
 
-def coerced(
+def coerced_block(
     self: Any, other: Any, *args: Any, theirs: Any = Block.coerce_to_target_dtype, **settings: Any
 ) -> Any:
     """Pandas' own method that gives a column the type that a value needs."""
@@ -264,11 +264,13 @@ def coerced(
     return new_block(TrackedColumn(np.array(self.values.ravel(), float)), self._mgr_locs, ndim=self.ndim)
 
 
-def filled(self: Any, value: Any, *args: Any, theirs: Any = Block.fillna, **settings: Any) -> Any:
+def filled_block(self: Any, value: Any, *args: Any, theirs: Any = Block.fillna, **settings: Any) -> Any:
     """Pandas' own `fillna` of columns of one type."""
     if self.dtype.kind != "f" or not has_tracked(value):
         return theirs(self, value, *args, **settings)
-    columns = [coerced(b, value) for b in self._split()] if self.ndim > 1 else [coerced(self, value)]
+    columns = (
+        [coerced_block(b, value) for b in self._split()] if self.ndim > 1 else [coerced_block(self, value)]
+    )
     return [filled for b in columns for filled in b.fillna(value, *args, **settings)]
 
 
@@ -291,7 +293,11 @@ def missing(x: Any, *args: Any, theirs: Any = pandas.core.dtypes.missing._isna) 
 
 for _module in (pandas.core.dtypes.cast, pandas.core.internals.blocks, pandas.core.internals.managers):
     _module.np_can_hold_element = can_hold
-Block.coerce_to_target_dtype, Block.fillna, BlockManager.column_setitem = coerced, filled, column_set
+Block.coerce_to_target_dtype, Block.fillna, BlockManager.column_setitem = (
+    coerced_block,
+    filled_block,
+    column_set,
+)
 pandas.core.dtypes.missing._isna = missing
 
 

@@ -31,6 +31,6 @@ class Content:
         return int(self.__getattr__("__len__"))
 
 
-def content_of(x: Any, content: bytes) -> Any:
+def memo_key(x: Any, content: bytes) -> Any:
     """The content of x; a `Content` of a tracked one."""
     return Content(x._trace.level, content) if is_tracked(x) else content

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
-from .._core.array_content import content_of
+from .._core.array_content import memo_key
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import (
     ArgumentError,
@@ -484,7 +484,7 @@ def _tolist(x):
 
 
 V.item, V.tolist = _item, _tolist
-V.tobytes = lambda x, order="C": content_of(x, values_of(x).tobytes(order))
+V.tobytes = lambda x, order="C": memo_key(x, values_of(x).tobytes(order))
 V.tofile = _dropping("x.tofile()", lambda a, *i, **k: a.tofile(*i, **k))
 V.dump = _dropping("x.dump()", lambda a, *i: a.dump(*i))
 V.dumps = _dropping("x.dumps()", lambda a: a.dumps())

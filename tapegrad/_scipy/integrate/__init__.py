@@ -97,7 +97,7 @@ def at_nodes(f, x, pure: bool):
     return np.stack([f(v) for v in x])
 
 
-def nodes_and_weights(pieces):
+def joined_rule(pieces):
     x = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
     return x, np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
 
@@ -108,7 +108,7 @@ def over_pieces(f, a, b, pieces, pure: bool, whole: bool = False):
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
     x = end + (1 - t) / t, as in QUADPACK.  Limits that move take the first and the last piece with them,
     for f may jump between; or, as `whole` and infinite ends ask, all pieces."""
-    s, w = nodes_and_weights(pieces)
+    s, w = joined_rule(pieces)
     low, high = open_ends(a), open_ends(b)
     if low or high:
         x, w = (1 - s) / s, w / s**2
@@ -123,7 +123,7 @@ def over_pieces(f, a, b, pieces, pure: bool, whole: bool = False):
         else:
             at, wide = primal_of(a), primal_of(b) - primal_of(a)
             cuts = [(a if p == 0 else at + p * wide, b if q == 1 else at + q * wide, r) for p, q, r in pieces]
-            x, w = nodes_and_weights(cuts)
+            x, w = joined_rule(cuts)
         at_end = (primal_of(x) == primal_of(a)) | (primal_of(x) == primal_of(b))
         if np.any(at_end) and a != b:  # as in QUADPACK: f may have no value there
             x, w = x[~at_end], w[~at_end]

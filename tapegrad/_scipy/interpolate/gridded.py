@@ -58,7 +58,7 @@ def tensor_product_sum(c, axes: list):
     return values
 
 
-def direction(p) -> int:
+def grid_direction(p) -> int:
     """1 for ascending points, -1 for descending ones."""
     if bool(np.all(p[1:] > p[:-1])):
         return 1
@@ -89,7 +89,7 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
             raise ValueError(
                 "scipy.interpolate.RegularGridInterpolator: points and values do not fit together"
             )
-        at = tuple([slice(None, None, direction(p)) for p in self.grid])
+        at = tuple([slice(None, None, grid_direction(p)) for p in self.grid])
         self.grid = tuple([p[s] for p, s in zip(self.grid, at, strict=True)])
         self.values = self.values[at]
         self._splines: dict = {}

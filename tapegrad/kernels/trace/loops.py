@@ -220,7 +220,7 @@ class LoopRequest:
         return made, condition, after
 
 
-def is_own(f: Callable) -> bool:
+def is_package_code(f: Callable) -> bool:
     """Is this code of the package? It changes nothing that it reads."""
     return (getattr(f, "__module__", None) or "").partition(".")[0] == PACKAGE
 
@@ -252,7 +252,7 @@ def _settled(t: Tracer, wanted: LoopRequest, leader: list[int], gate: int) -> tu
             finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
             home = t.home(_within(t, made, [*start, *after, wanted.steps, condition]))
             settled = finer == leader and (home.going == gate or not inner)
-            if not t.once and not (settled and is_own(wanted.of)):
+            if not t.once and not (settled and is_package_code(wanted.of)):
                 t.again(begun, (condition, after, inner), lambda: found()[0], wanted.of)
             if settled:
                 t.settled[place] = begun.number, leader, gate
