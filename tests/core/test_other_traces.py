@@ -181,7 +181,7 @@ ELSEWHERE = {
     "_capture/builtin": "exec and compile of the user's, followed",
     "_capture/dependencies/walk": "the check of what a program read",
     "testing/diagnostics/profile": "what a tape keeps",
-    "loops/operation": "the loop over the elements of numba.vectorize",
+    "loops/universal": "the loop over the elements or cores of what numba.vectorize or guvectorize made",
     "replay/emitted": "a replay's own text",
     "replay/tree_text": "the text that takes arguments apart and puts results together",
     "replay/fusion/compiled_groups": "the text that calls a compiled group",
