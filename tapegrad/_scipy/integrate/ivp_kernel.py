@@ -366,7 +366,7 @@ def with_derivatives(found, given: dict, y0, times, y):
 def by_scipy_first(args: tuple, kwargs: dict, given: dict, kernel: Candidate):
     """Return SciPy's result on plain values, where the kernel computes the derivatives only; else None."""
     method, steps = given.get("method", "RK45"), given.get("t_eval") is None
-    # SciPy's last call is that at the end of the last step
+    # is SciPy's last call the one at the end of the last step? (LSODA's lies near it)
     ends = method in ("RK23", "RK45") or not OPEN.hiding and (method == "LSODA" or steps)
     if kernel.writes and not (ends and all([t.visibility != SAMPLED for t in OPEN.hiding])):
         raise KernelError(f"{NAME}: the right-hand side writes arrays")

@@ -225,7 +225,7 @@ def is_package_code(f: Callable) -> bool:
     return (getattr(f, "__module__", None) or "").partition(".")[0] == PACKAGE
 
 
-def _settled(t: Tracer, wanted: LoopRequest, leader: list[int], gate: int) -> tuple:
+def _proved_loop(t: Tracer, wanted: LoopRequest, leader: list[int], gate: int) -> tuple:
     """Trace the loop until what is assumed of its carry is proved.
 
     Its body is traced again while components that are equal at the start prove unequal. It is also traced
@@ -239,7 +239,7 @@ def _settled(t: Tracer, wanted: LoopRequest, leader: list[int], gate: int) -> tu
         if len(known) == len(start) and all([start[k] == start[r] for k, r in enumerate(known)]):
             g.loops, leader, gate = number, known, passed
 
-    def found() -> tuple:
+    def attempt() -> tuple:
         made, condition, after = wanted.traced(t, leader, gate)
         return (condition, after, made.inner), made
 
@@ -247,14 +247,14 @@ def _settled(t: Tracer, wanted: LoopRequest, leader: list[int], gate: int) -> tu
         while True:
             begun.forget()
             begun.number = g.loops
-            (condition, after, inner), made = found()
+            (condition, after, inner), made = attempt()
             classes: dict = {}
             finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
             home = t.home(_within(t, made, [*start, *after, wanted.steps, condition]))
-            settled = finer == leader and (home.going == gate or not inner)
-            if not t.once and not (settled and is_package_code(wanted.of)):
-                t.again(begun, (condition, after, inner), lambda: found()[0], wanted.of)
-            if settled:
+            proved = finer == leader and (home.going == gate or not inner)
+            if not t.once and not (proved and is_package_code(wanted.of)):
+                t.again(begun, (condition, after, inner), lambda: attempt()[0], wanted.of)
+            if proved:
                 t.settled[place] = begun.number, leader, gate
                 return made, condition, after, leader, home
             attempts, t.once = attempts + 1, True
@@ -274,8 +274,8 @@ def _traced_loop(
     start, build = flatten_nodes(g, carry)
     t.varying([*start, steps])
     wanted = LoopRequest(steps, cap, cond, body, of, start, build)
-    found = _settled(t, wanted, equal_components(start, carry), g.bool(True))
-    made, condition, after, leader, home = found
+    equal = equal_components(start, carry)
+    made, condition, after, leader, home = _proved_loop(t, wanted, equal, g.bool(True))
     kept = sorted(set(leader))
     made.start = [start[k] for k in kept]
     made.steps, going = wanted.going(g, condition, g.input("i", made.id, 0), home.going)
