@@ -43,7 +43,7 @@ from .right_side import (
     all_real,
     check_slopes,
     complex_states,
-    count_evaluations,
+    count_work,
     other_values,
     real_parts,
 )
@@ -211,8 +211,8 @@ class ObservedCalls:
     def __call__(self, t: float, y):
         slope = self.f(t, y)
         if self.count % self.every == 0:
-            self.kept.append((t, plain_np.array(y), plain_np.array(slope)))
-            if len(self.kept) * plain_np.size(y) > OBSERVED_NUMBERS:
+            self.kept.append((t, y.copy(), plain_np.array(slope)))
+            if len(self.kept) * y.size > OBSERVED_NUMBERS:
                 self.kept, self.every = self.kept[::2], 2 * self.every
         self.count += 1
         return slope
@@ -222,10 +222,12 @@ class ObservedCalls:
         was put back would give the same numbers in the same order."""
         if not self.kept:
             return
-        times, *rows = zip(*self.kept[::-1], strict=True)
-        n = len(rows[0][0])
-        T = plain_np.repeat(times, [y.size // n for y in rows[0]])
-        Y, K = [plain_np.concatenate([v.reshape(n, -1).T for v in values]) for values in rows]
+        times, states, slopes = zip(*self.kept[::-1], strict=True)
+        n, T = len(states[0]), plain_np.array(times)
+        if states[0].ndim == 2:  # of a vectorized function: the states are columns
+            T = plain_np.repeat(T, [y.shape[1] for y in states])
+            states, slopes = [[v.reshape(n, -1).T for v in vs] for vs in (states, slopes)]
+        Y, K = [plain_np.concatenate(vs).reshape(-1, n) for vs in (states, slopes)]
         Y, K = (real_parts(Y), real_parts(K)) if Y.dtype.kind == "c" else (Y, K)
         with plain_np.errstate(all="ignore"):
             found, scale = bare(right(T, Y)), abs(K).max(initial=0.0)
@@ -552,7 +554,7 @@ class IvpCall:
         if not steps.states.size or not (tracked or self.dense_output):
             found.sol = found.sol if self.dense_output else None
             return found
-        count_evaluations(self.fun, found.nfev, steps.states.shape[1])
+        count_work(self.fun, found.nfev, steps.states.shape[1])
         solved = SolvedSteps(steps, Span(steps.ends, self.t_span, found.status == 0), as_float_array(self.y0))
         of = lambda f, in_order=altered: RightSide(f, solved.mixed, self.vectorized, in_order)
         with on_plain_values(*self.functions, arrays_only=False) as (shadow, (fun, *_)):
@@ -618,6 +620,9 @@ class IvpCall:
         return found
 
 
+FLOATS = frozenset((float, plain_np.float64))
+
+
 class PlainFunction:
     """A function whose results are plain."""
 
@@ -626,7 +631,9 @@ class PlainFunction:
 
     def __call__(self, *args):
         y = self.f(*args)
-        if type(y) is not plain_np.ndarray or y.dtype.kind not in "fc":
+        if type(y) is list and FLOATS.issuperset(map(type, y)):
+            y = plain_np.array(y)
+        elif type(y) is not plain_np.ndarray or y.dtype.kind not in "fc":
             self.tracked = self.tracked or holds_tracked(y)
             y = bare(y)
         if not self.called:

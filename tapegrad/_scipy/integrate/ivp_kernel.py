@@ -38,7 +38,7 @@ from .ivp_by_steps import PlainFunction, with_arguments
 from .kernel_steps import EPSILON, MANY_STEPS, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT, METHODS
 from .radau_steps import RadauSteps
-from .right_side import code_key, evaluations_of, form_of_reading
+from .right_side import PER_CALL, code_key, form_of_reading, work_of
 
 NAME = "scipy.integrate.solve_ivp"
 FINER = 0.1  # of LSODA's tolerances are those of the steps that have the derivative
@@ -211,13 +211,13 @@ class Candidate:
     traced = writes = False
 
     def __init__(self, form: list | None, code=object):
-        self.form, self.calls = form, 0
-        self.code, self.before = code, evaluations_of(code)
+        self.form, self.code, self.before = form, code, work_of(code)
 
     def pays(self) -> bool:
-        """Have the calls without a kernel taken about as long as its compilation?"""
-        evaluations = evaluations_of(self.code) - self.before
-        return self.calls + evaluations / PER_CALL > CALLS
+        """Have the calls without a kernel taken about as long as its compilation?
+
+        Half of them come before there is a candidate."""
+        return work_of(self.code) - self.before >= COMPILATION / 2
 
     def build(self, call: Call, steps: AdaptiveSteps, states: int) -> "Candidate":
         made = KernelCall(call, steps, states)
@@ -241,8 +241,7 @@ class Candidate:
 CANDIDATES: list[Candidate] = []  # those that were used last are at the end
 MOST_CANDIDATES = 32
 MOST_NUMBERS = 1 << 16  # that a right-hand side reads
-CALLS = 32  # that SciPy runs before a kernel is compiled, if they are short
-PER_CALL = 400  # evaluations for two states, which take as long as what a call takes beside them
+COMPILATION = 32 * PER_CALL  # the work that takes as long as compiling a kernel
 
 
 def form_of(call: Call, orders: list, writes: bool) -> list | None:
@@ -285,7 +284,6 @@ def shared_kernel(call: Call, steps: AdaptiveSteps, code, states: int, levels: l
             return Candidate(None).build(call, steps, states)
         raise KernelError(f"{NAME}: nothing tells what the right-hand side reads and shows")
     found = candidate_of(form, code)
-    found.calls += 1
     if found.kernel is None and (OPEN.hiding or found.pays()):
         found.build(call, steps, states)
     return found if found.kernel else None
@@ -298,6 +296,8 @@ def solve_in_kernel(args: tuple, kwargs: dict):
     many = recorded or samples_of(OPEN.hiding) >= MANY
     code, method = code_key(given.get("fun")), str(given.get("method"))
     if not many and (OPEN.hiding or OPEN.watcher is not None or method in REFUSED.get(code, ())):
+        return None
+    if not many and work_of(code) < COMPILATION / 2:
         return None
     known = heard()
     try:

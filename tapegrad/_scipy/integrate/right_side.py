@@ -34,8 +34,9 @@ SHOWING = frozenset(
     ("print", "write", "info", "debug", "warning", "warn", "error", "critical", "exception", "pprint")
 )
 ROUNDING = 1e5 * float(plain_np.finfo(float).eps)  # of a slope that is computed again, in its terms
-# code of right-hand sides -> evaluations for derivatives without a kernel, those of large systems weighted
-EVALUATIONS: WeakKeyDictionary = WeakKeyDictionary()
+# code of right-hand sides -> the work for derivatives without a kernel, in evaluations for a small system
+WORK: WeakKeyDictionary = WeakKeyDictionary()
+PER_CALL = 400  # evaluations for two states, which take as long as what a call takes beside them
 LARGER = 8  # states that double what an evaluation and its derivative take
 
 
@@ -43,14 +44,14 @@ def code_key(fun):
     return getattr(fun, "__code__", type(fun))
 
 
-def evaluations_of(code) -> float:
-    return EVALUATIONS.get(code, 0.0)
+def work_of(code) -> float:
+    return WORK.get(code, 0.0)
 
 
-def count_evaluations(fun, count: int, states: int) -> None:
-    """Add the evaluations of one call."""
+def count_work(fun, evaluations: int, states: int) -> None:
+    """Add one call."""
     code = code_key(fun)
-    EVALUATIONS[code] = evaluations_of(code) + count * (1 + states / LARGER)
+    WORK[code] = work_of(code) + PER_CALL + evaluations * (1 + states / LARGER)
 
 
 def real_parts(y):
