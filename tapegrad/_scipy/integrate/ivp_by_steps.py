@@ -405,9 +405,6 @@ class ShiftedSolution(DenseSolution):
 
 # --- events: the time at which g(t, y(t)) = 0, by the theorem of implicit functions ---
 
-EVENT_NEWTON_ROUNDS = 3  # each has the derivatives of one order more
-
-
 def as_event(plainly, g):
     """With the settings of g as SciPy reads them."""
     plainly.terminal, plainly.direction = getattr(g, "terminal", None), getattr(g, "direction", 0)
@@ -423,8 +420,10 @@ def crossing(g, sol, t: float):
             f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed"
         )
     exact: Any = plain_np.float64(t)
-    for _ in range(EVENT_NEWTON_ROUNDS):
-        exact = exact - along(exact) / slope
+    rounds, levels = 0, 1
+    while rounds < levels:  # each round of Newton's method has the derivatives of one order more
+        rest = along(exact)
+        exact, levels, rounds = exact - rest / slope, max(levels, open_levels(rest)), rounds + 1
     return with_derivative_of(t, exact)
 
 
