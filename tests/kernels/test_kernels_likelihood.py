@@ -246,17 +246,6 @@ def test_too_few_parameters_names_the_users_line():
     assert "kernel_programs.py:32" in caught.value.__notes__[0]
 
 
-def test_python_branches_are_refused_with_advice():
-    def loglik(theta, x):
-        if x > theta[0]:
-            return x
-        return theta[0]
-
-    with pytest.raises(KernelError, match="np.where") as caught:
-        kernels.likelihood(loglik)(np.ones((1, 2)), np.ones(3))
-    assert "test_kernels_likelihood.py:" in str(caught.value)
-
-
 def test_writing_outside_is_refused():
     seen = np.zeros(2)
 

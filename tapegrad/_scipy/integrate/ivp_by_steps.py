@@ -226,8 +226,8 @@ class ObservedCalls:
         n, T = len(states[0]), plain_np.array(times)
         if states[0].ndim == 2:  # of a vectorized function: the states are columns
             T = plain_np.repeat(T, [y.shape[1] for y in states])
-            states, slopes = [[v.reshape(n, -1).T for v in vs] for vs in (states, slopes)]
-        Y, K = [plain_np.concatenate(vs).reshape(-1, n) for vs in (states, slopes)]
+        rows = lambda vs: [v.reshape(n, -1).T for v in vs] if vs[0].ndim == 2 else vs
+        Y, K = [plain_np.concatenate(rows(vs)).reshape(-1, n) for vs in (states, slopes)]
         Y, K = (real_parts(Y), real_parts(K)) if Y.dtype.kind == "c" else (Y, K)
         with plain_np.errstate(all="ignore"):
             found, scale = bare(right(T, Y)), abs(K).max(initial=0.0)
@@ -404,6 +404,7 @@ class ShiftedSolution(DenseSolution):
 
 
 # --- events: the time at which g(t, y(t)) = 0, by the theorem of implicit functions ---
+
 
 def as_event(plainly, g):
     """With the settings of g as SciPy reads them."""

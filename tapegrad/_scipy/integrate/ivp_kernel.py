@@ -28,6 +28,7 @@ from ..._transforms.rebind import Rebind
 from ..._transforms.tape import value
 from ...implicit.sequential import MANY, Call, FunctionPlaceholder, traces_of
 from ...kernels import recursion
+from ...kernels.trace.branches import branching, unbranched
 from ...kernels.trace.surroundings import rebuilt_with
 from ...ops.declare import dtype, shape
 from ..namespaces import as_float_array, bare
@@ -101,16 +102,17 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
 
         rebuild.symbol = symbol
         fun, args, n = self.fun, self.args, self.states
+        run = unbranched if self.writes else branching
 
         def right(t, y):
-            slope = plain_np.asarray(fun(t, y.copy(), *args))
+            slope = plain_np.asarray(run(lambda: fun(t, y.copy(), *args)))
             if slope.shape != (n,):
                 raise ShapeError(f"{NAME}: the right-hand side returned shape {slope.shape}")
             return slope
 
         rebuild.captured_state.root(rebuilt_with(right, fun))
-        run: Callable = rebuild(right)
-        return run
+        rebuilt: Callable = rebuild(right)
+        return rebuilt
 
     def kernel(self):
         """Return the kernel, whose rows are the states, the status and what is counted."""

@@ -79,6 +79,7 @@ class Graph(Blocks):
         self.loops = 0
         self.captured: Any = None  # objects captured by the traced function
         self.refusal: Exception | None = None  # the last refusal of a question about a symbolic value
+        self.branches: Any = None  # answers conditions of the code that is being traced
         self.within: dict[int, int] = {}  # loop -> loops on whose steps its result depends, as bits
         self.depth: dict[int, int] = {}  # loop -> depth of nesting, itself included
         self.levels: dict[int, int] = {0: 0}  # mask -> depth

@@ -21,6 +21,7 @@ from ..._transforms.call import with_auxiliary
 from ..._transforms.hessian_products import value_grad_hvp
 from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
 from ..graph.program import nested_loops
+from .branches import branching
 from .symbolic import Sym, as_real_symbol, broadcast_instruction, leaf_nodes, leaf_of_nodes, lift
 
 
@@ -223,11 +224,12 @@ class Derivatives:
         return self.count
 
     def called(self, f: Callable, args: list, kwargs: dict) -> Any:
-        """Call f with marked arguments."""
+        """Call f with marked arguments, which it may write."""
         open_ = self.open
         self.open = {*open_, *range(self.first, self.count + 1)}
         try:
-            return f(*args, **kwargs)
+            copied = lambda x: x.copy() if type(x) is Sym else x
+            return branching(lambda: f(*tree_map(copied, args), **kwargs))
         finally:
             self.open, self.first = open_, self.count + 1
 

@@ -23,6 +23,7 @@ from ..graph.adjoint import step_gradient
 from ..graph.blocks import LIMITS, UNROLLED, Limits, element_total
 from ..graph.nodes import Graph, LongCode
 from ..graph.program import KernelProgram, ProgramLoop
+from .branches import branching
 from .captured import UnstableTrace
 from .derivatives import Derivatives
 from .surroundings import Rebuilder, line_of, origin
@@ -82,10 +83,12 @@ class Tracer:
     def step(self, loop: int, going: int | None = None) -> Iterator[Region]:
         """Open the step of a loop."""
         self.regions.append(Region(loop, self.g.bool(True) if going is None else going))
+        branches, self.g.branches = self.g.branches, None  # no condition of a step leaves it
         try:
             yield self.regions[-1]
         finally:
             self.regions.pop()
+            self.g.branches = branches
 
     def attempt(self) -> "TraceStart":
         """Return the beginning of a trace that may be repeated."""
@@ -151,7 +154,8 @@ class Tracer:
         self.g.refusal = None
         try:
             with changed(tracer=self, inside=self.derivatives):
-                found = self.twice(lambda: self.rebuild(f)(*tree_map(writable_argument, args)), f)
+                call = lambda: self.rebuild(f)(*tree_map(writable_argument, args))
+                found = self.twice(lambda: branching(call), f)
             if self.g.refusal is not None:
                 raise KernelError(
                     f"{self.g.refusal} (the function caught this error, and what it does then is not what "
