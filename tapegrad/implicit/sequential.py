@@ -7,6 +7,7 @@ derivative is an operation of the same kind, which differentiates the call for o
 modes, any order and any nesting work."""
 
 import copy
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -128,7 +129,10 @@ class Call:
         for path, v in parts_of(self.tree):
             if v is OUTPUT:
                 k, number = next(numbers)
-                v = RefusedValue(self.ragged_error, k) if k in self.ragged else handle(number)
+                v = handle(number)
+                if k in self.ragged:
+                    ends = v if have_ends(*self.ragged[k]) else None
+                    v = RaggedArray(ends, functools.partial(self.ragged_error, k))
             parts.append(FunctionOfSamples(self, path) if v is FUNCTION else v)
         return with_leaves(self.tree, iter(parts))
 
@@ -241,7 +245,7 @@ class Call:
         self.kept_floats = floats or self.kept_floats
 
     def of_one_shape(self, outs: list) -> tuple:
-        """The numbers. Where shapes differ between samples, zeros stand for a number that no result has.
+        """The numbers. Where lengths differ between samples, zeros stand between the first and the last element.
 
         That is in a dict, whose other entries may be of use."""
         found = [shape(v) for v in outs]
@@ -257,8 +261,12 @@ class Call:
                 if k not in self.ragged and not optional:
                     raise self.ragged_error(k, (a, b))
                 self.ragged.setdefault(k, (a, b))
-                layout = layout_of(outs[k])
+                layout, x = layout_of(outs[k]), outs[k]
                 outs[k] = xp_of(layout).zeros(a, layout.dtype)
+                if have_ends(*self.ragged[k]):
+                    if not have_ends(a, b):
+                        raise self.ragged_error(k, (a, b))
+                    outs[k] = np.concatenate([x[..., :1], outs[k][..., 1:-1], x[..., -1:]], -1)
         return tuple(outs)
 
     def ragged_error(self, k: int, shapes: tuple = ()) -> BatchError:
@@ -360,6 +368,35 @@ class RefusedValue(np.lib.mixins.NDArrayOperatorsMixin):
         if name.startswith("__"):
             raise AttributeError(name)
         return self._refuse()
+
+
+def have_ends(a: tuple, b: tuple) -> bool:
+    """Do arrays of these shapes differ in their last axis only, and have two ends?"""
+    return len(a) == len(b) > 0 and a[:-1] == b[:-1] and a[-1] > 1 and b[-1] > 0
+
+
+class RaggedArray(RefusedValue):
+    """An array whose last axis has another length in each sample.
+
+    Its first and its last element along that axis may be read, if `ends` has them. `make`: see
+    `RefusedValue`."""
+
+    def __init__(self, ends: Any, make: Callable, turned: bool = False):
+        super().__init__(make)
+        self._ends, self._turned = ends, turned
+
+    def __getitem__(self, key: Any) -> Any:
+        key, n = key if type(key) is tuple else (key,), layout_of(self._ends).ndim
+        reaches = self._turned or len([k for k in key if k is not Ellipsis]) == n or Ellipsis in key[:-1]
+        at, rest = (key[0], key[1:]) if self._turned else (key[-1], key[:-1])
+        if self._ends is None or not reaches or type(at) is not int or at not in (0, -1):
+            return self._refuse()
+        found = self._ends[..., at]
+        return found[rest] if rest else found
+
+    @property
+    def T(self) -> "RaggedArray":
+        return RaggedArray(self._ends, self._make, layout_of(self._ends).ndim > 1 and not self._turned)
 
 
 class FunctionPlaceholder:

@@ -5,8 +5,15 @@ from collections.abc import Callable
 
 from .. import numpy as np
 from .._core.errors import ArgumentError, ShapeError
+from ..kernels.trace.branches import branching
 from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout
+
+
+def on_all_paths(once: Callable, users: Callable) -> Callable:
+    """Return a function that calls one of the user, whose Python branches are choices in a kernel."""
+    rebuilt_with(once, users)
+    return rebuilt_with(lambda *args: branching(lambda: once(*args)), users)
 
 
 def traced_array(g: Callable, state: ArgumentLayout, shapes: tuple, text: str) -> Callable:
@@ -14,19 +21,19 @@ def traced_array(g: Callable, state: ArgumentLayout, shapes: tuple, text: str) -
 
     `text` is the error for another shape."""
 
-    def array(t, y, args):
+    def once(t, y, args):
         found = np.asarray(g(t, state.restored(y.copy())[0], *args))
         if found.shape not in shapes:
             raise ShapeError(f"ode: {text.format(origin(g), tuple(found.shape))}")
         return found.reshape(shapes[0])
 
-    return rebuilt_with(array, g)
+    return on_all_paths(once, g)
 
 
 def traced_states(f: Callable, state: ArgumentLayout, count: int, fills: bool) -> Callable:
     """Return a function to states as (t, y, args) -> (n,), to be traced."""
 
-    def states(t, y, args):
+    def once(t, y, args):
         y = state.restored(y.copy())[0]
         if fills:
             filled = state.restored(np.zeros(state.count))[0]
@@ -46,7 +53,7 @@ def traced_states(f: Callable, state: ArgumentLayout, count: int, fills: bool) -
             raise ShapeError(f"ode: {origin(f)} returned shape {texts[0]} for a state of shape {texts[1]}")
         return np.concatenate([x.reshape(-1) for x in found])
 
-    return rebuilt_with(states, f)
+    return on_all_paths(once, f)
 
 
 def fills_first(f: Callable, count: int) -> bool:

@@ -14,6 +14,7 @@ from tapegrad._scipy.integrate.bdf_steps import BdfSteps
 from tapegrad._scipy.integrate.kernel_steps import ExplicitSteps
 from tapegrad._scipy.integrate.linear_steps import EXPLICIT
 from tapegrad._scipy.integrate.radau_steps import RadauSteps
+from tapegrad.errors import BatchError
 from tapegrad.kernels.trace import loops
 
 K = np.array([1.0, 0.4, 0.2, 0.8])
@@ -727,3 +728,52 @@ def test_many_steps_are_swept_in_segments(monkeypatch):
     p, k = tg.prepare(end, 0.7), np.float64(0.7)
     assert p(k) == pytest.approx(np.exp(-k), rel=1e-11)
     assert p.grad(k) == pytest.approx(-np.exp(-k), rel=1e-11)
+
+
+# --- without t_eval, where values are hidden ---
+
+
+def last_of(method, k):
+    """What is read at the ends of a solution whose steps are not known, in several spellings."""
+    found = scipy.integrate.solve_ivp(predators, (0, 3), k[:2] * 3.0, method, args=(k,), rtol=1e-6, atol=1e-9)
+    y = found.y
+    return np.stack([y[0, -1], y.T[-1][1], y[..., -1].sum(), found.t[-1] * y[1, 0], y[:, -1] @ y[::-1, 0]])
+
+
+@pytest.mark.parametrize("method", ("RK45", "LSODA", "BDF"))
+@pytest.mark.parametrize("way", (3, 70, "prepare"))
+def test_the_ends_of_a_solution_whose_steps_are_not_known(method, way):
+    points = K * np.linspace(0.9, 1.1, way if way != "prepare" else 4)[:, None]
+    f = lambda k: last_of(method, k)
+    given = {"rtol": 1e-6, "atol": 1e-9}
+    solved = [
+        scipy.integrate.solve_ivp(predators, (0, 3), k[:2] * 3.0, method, args=(k,), **given) for k in points
+    ]
+    assert len({found.t.size for found in solved}) > 1
+    some = slice(None, None, 1 if way == 3 else 23 if way == 70 else 1)
+    wanted, slopes = [f(k) for k in points[some]], [tg.jacobian(f)(k) for k in points[some]]
+    if way == "prepare":
+        p = tg.prepare(f, points[0])
+        found, found_slopes = [p(k) for k in points], [p.jacobian(k) for k in points]
+        assert "run as it is" not in p.report()
+    else:
+        found, found_slopes = tg.vmap(f)(points)[some], tg.vmap(tg.jacobian(f))(points)[some]
+    np.testing.assert_allclose(found, wanted, rtol=1e-11)
+    np.testing.assert_allclose(found_slopes, slopes, rtol=1e-9, atol=2e-4 if method == "LSODA" else 1e-8)
+
+
+@pytest.mark.parametrize("count", (3, 70))
+@pytest.mark.parametrize(
+    "read",
+    (
+        lambda y: y[0], lambda y: y[:, 1], lambda y: y.sum(), lambda y: y * 2.0, lambda y: np.sum(y),
+        lambda y: y.T[:, -1], lambda y: y[-1], lambda y: len(y), lambda y: y.shape[1], lambda y: y[..., None],
+        lambda y: y[:, [0, -1]], lambda y: y[:, ::-1],
+    ),
+)  # fmt: skip
+def test_other_elements_of_such_a_solution_are_refused(read, count):
+    def f(k):
+        return np.sum(read(scipy.integrate.solve_ivp(predators, (0, 3), k[:2] * 3.0, args=(k,)).y))
+
+    with pytest.raises(BatchError, match="t_eval"):
+        tg.vmap(f)(K * np.linspace(0.8, 1.2, count)[:, None])

@@ -18,7 +18,7 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._core.errors import KernelError, ShapeError, heard, take_back
+from ..._core.errors import BatchError, KernelError, ShapeError, callers_line, heard, take_back
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import SAMPLED, live, values_of
 from ..._core.scope import OPEN, at_the_end_of, changed
@@ -26,7 +26,7 @@ from ..._core.trees import tree_map
 from ..._core.variable import Variable, View
 from ..._transforms.rebind import Rebind
 from ..._transforms.tape import value
-from ...implicit.sequential import MANY, Call, FunctionPlaceholder, traces_of
+from ...implicit.sequential import MANY, Call, FunctionPlaceholder, RaggedArray, traces_of
 from ...kernels import recursion
 from ...kernels.trace.branches import branching, unbranched
 from ...kernels.trace.surroundings import rebuilt_with
@@ -169,7 +169,7 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
     plain = (implicit or METHODS.get(method) in EXPLICIT or method == "LSODA") and not any(
         [given.get(name) for name in ("dense_output", "events", "vectorized")]
     )
-    if not plain or (OPEN.hiding and given.get("t_eval") is None) or not OPTIONS.issuperset(options):
+    if not plain or not OPTIONS.issuperset(options):
         return None
     if not plain_floats(*span, *options.values()):
         return None
@@ -303,7 +303,7 @@ def solve_in_kernel(args: tuple, kwargs: dict):
         return None
     known = heard()
     try:
-        return result_by_kernel(args, kwargs, given, recorded)
+        return result_by_kernel(args, kwargs, recorded)
     except Exception:  # what a kernel cannot run, SciPy can, or raises again
         take_back(known)
         if not many:
@@ -311,10 +311,23 @@ def solve_in_kernel(args: tuple, kwargs: dict):
         return None
 
 
-def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool):
+def steps_are_unknown() -> BatchError:
+    return BatchError(
+        f"{callers_line()}: {NAME} takes another number of steps in each sample and call, so only the first and "
+        "the last of its times and states can be read; ask for others by t_eval="
+    )
+
+
+def result_by_kernel(args: tuple, kwargs: dict, recorded: bool):
+    given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
     steps, hidden = steps_of(given), bool(OPEN.hiding)
     if steps is None or not (hidden or type(steps) is ExplicitSteps):
         return None
+    if hidden and given.get("t_eval") is None:  # how many steps there are is not known
+        found = result_by_kernel((), given | {"t_eval": [steps.start, steps.bound]}, recorded)
+        for name in ("t", "y") if found is not None else ():
+            found[name] = RaggedArray(found[name], steps_are_unknown)
+        return found
     y0 = as_float_array(given["y0"])
     (n,) = shape(y0)
     if not 0 < n <= steps.most_states:

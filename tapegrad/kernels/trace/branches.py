@@ -56,7 +56,9 @@ class Branches:
 
 
 def branching(call: Callable) -> Any:
-    """Return call(), which traces code of the user, joined over all paths through its branches."""
+    """Return call(), which runs code of the user, in a trace joined over all paths through its branches."""
+    if OPEN.tracer is None:
+        return call()
     g: Graph = OPEN.tracer.g
     outer, own, found, loops = g.branches, Branches(g), [], g.loops
     g.branches = own
