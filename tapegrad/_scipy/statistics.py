@@ -14,6 +14,7 @@ import scipy.stats
 from scipy.special import _spfun_stats, _ufuncs
 from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_pythran
 
+from .. import numpy as faces
 from .._core.errors import NoRuleError, SingularError
 from .._core.primitive import primal_of, values_of
 from .._dispatch.faces import is_function
@@ -31,8 +32,8 @@ from ..ops.special.declare import valued
 from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
 from ..stats._families import CALLS, log1mexp
-from .followed import Follower
-from .namespaces import SciPyNamespace, with_derivative_of
+from .followed import Follower, FunctionOverlay
+from .namespaces import SciPyNamespace, clip_rounding, with_derivative_of
 
 STATS = SciPyNamespace(scipy.stats, listed=False)
 
@@ -57,12 +58,14 @@ class StatisticsFollower(Follower):
         return followed_law(ours) if hasattr(type(ours), "theirs") else ours
 
 
+ARRAYS = FunctionOverlay(faces, clip=clip_rounding)
 # (shapes are no arrays, and lie on no device)
 FOLLOWED = StatisticsFollower(
     "scipy.stats",
     get_blas_funcs=blas_function,
     entr=entropy_term,
     _broadcast_shapes=_axis_nan_policy._broadcast_shapes,
+    array_namespace=lambda *_, **__: ARRAYS,
 )
 
 # --- what is compiled in SciPy's code ---
