@@ -38,6 +38,7 @@ def pairs_of_axes(x, ndim: int, as_index: bool = False):
 FOLLOWED = Follower(
     "numpy.lib", "numpy._core", "numpy.linalg", "numpy.fft", "scipy.linalg", "scipy.special",
     _array_converter=ArrayConverter, _as_pairs=pairs_of_axes, _raw_fft=transform_axis,
-    _makearray=lambda a: (np.asarray(a), np.asarray), numpy=FunctionOverlay(np, clip=clip_rounding),
+    _makearray=lambda a: (np.asarray(a), np.asarray),
 )  # fmt: skip
+FOLLOWED.given["numpy"] = FunctionOverlay(np, clip=clip_rounding)  # on the host
 FOLLOWED.leaf(vars(_linalg)["_umath_linalg"].inv, lambda x, **_: np.linalg.inv(x))

@@ -32,6 +32,7 @@ from ..ops.special.declare import valued
 from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
 from ..stats._families import CALLS, log1mexp
+from .array_api import array_api
 from .followed import Follower, FunctionOverlay
 from .namespaces import SciPyNamespace, clip_rounding, with_derivative_of
 
@@ -58,15 +59,14 @@ class StatisticsFollower(Follower):
         return followed_law(ours) if hasattr(type(ours), "theirs") else ours
 
 
-ARRAYS = FunctionOverlay(faces, clip=clip_rounding)
 # (shapes are no arrays, and lie on no device)
 FOLLOWED = StatisticsFollower(
     "scipy.stats",
     get_blas_funcs=blas_function,
     entr=entropy_term,
     _broadcast_shapes=_axis_nan_policy._broadcast_shapes,
-    array_namespace=lambda *_, **__: ARRAYS,
 )
+FOLLOWED.given.update(array_api(FunctionOverlay(faces, clip=clip_rounding)))  # on the host
 
 # --- what is compiled in SciPy's code ---
 

@@ -6,7 +6,7 @@ import numpy as plain_np
 import scipy.signal as sig
 
 from ... import numpy as np
-from ..._core.errors import ArgumentError, SingularError
+from ..._core.errors import ArgumentError
 from ...ops.declare import ndim, shape
 from ...ops.indexing.gathering import without
 from ...ops.nondifferentiable import at_users_line, holds_somewhere
@@ -198,24 +198,9 @@ def led_by_feedthrough(run):
     return ss2tf
 
 
-def of_nonzero(run):
-    """SciPy's partial fractions of 0 are constants."""
-
-    def fractions(b, *args, **kwargs):
-        if holds_tracked(b) and not holds_somewhere(b != 0):
-            raise SingularError(
-                "scipy.signal.residue: the numerator is 0; add a small number to its last coefficient"
-            )
-        return run(b, *args, **kwargs)
-
-    return fractions
-
-
 FOLLOWED.decorate(sig.normalize, told_of_zeros)
 FOLLOWED.decorate(sig.tf2ss, companion_of_all)
 FOLLOWED.decorate(sig.ss2tf, led_by_feedthrough)
-for _expand in (sig.residue, sig.residuez):
-    FOLLOWED.decorate(_expand, of_nonzero)
 for _response in (sig.lsim, sig.impulse, sig.step, sig.dlsim, sig.dimpulse, sig.dstep):
     FOLLOWED.decorate(_response, by_states)
 NORMALIZE, TF2SS = FOLLOWED.function(sig.normalize), FOLLOWED.function(sig.tf2ss)
