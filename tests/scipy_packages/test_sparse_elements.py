@@ -84,7 +84,7 @@ PLACES = (np.array([0, 1, 0, 1, 2, 1, 2]), np.array([0, 2, 4, 7]))  # indices an
 EYE = scipy.sparse.eye_array(3, format="csc")
 OF_ZEROS = {
     "dense": lambda A: scipy.sparse.csr_array(A.toarray()) @ np.array([1.0, 2.0, 3.0]),
-    "expm": lambda A: scipy.sparse.linalg.expm(A * 0.3).toarray(),
+    "expm": lambda A: scipy.sparse.linalg.expm((A * 0.3).tocsc()).toarray(),
     "inv": lambda A: scipy.sparse.linalg.inv((A + 5 * EYE).tocsc()).toarray(),
     "spsolve": lambda A: scipy.sparse.linalg.spsolve((A + 5 * EYE).tocsc(), A.tocsc()).toarray(),
     "L": lambda A: scipy.sparse.linalg.splu((A + 5 * EYE).tocsc(), permc_spec="NATURAL").L.toarray(),
