@@ -15,6 +15,7 @@ from .typing import AnyList, AnyTuple, Shape
 
 NUMBERS = frozenset((float, int, bool, complex))
 NARROW = frozenset("bBhHiILQ")  # codes of integers in which -b or b - 1 may overflow
+TRUTHS = NARROW | {"?"}
 # The classes of objects that never change and hold no other object.
 IMMUTABLE = NUMBERS | {
     str, bytes, range, type(None), type(Ellipsis), type(NotImplemented), np.float64, np.int64,
@@ -302,16 +303,20 @@ def constant_winner(xp: ModuleType, shape: Shape, at: Any) -> Any:
     return (scratch[at] == n) * 1.0
 
 
-def is_narrow(x: Any) -> bool:
-    return getattr(getattr(x, "dtype", None), "char", "") in NARROW
+def is_narrow(x: Any, codes: frozenset[str] = NARROW) -> bool:
+    return getattr(getattr(x, "dtype", None), "char", "?" if type(x) is bool else "") in codes
 
 
 def widened(b: Any, other: Any) -> Any:
-    """Integers in a type in which rules can compute -b or b - 1. The dtype of an operation with an operand of
-    the dtype `other` is the same."""
-    size = b.dtype.itemsize
-    if b.dtype.char in "LQ":
+    """Integers, or truth values, in a type in which rules can compute -b or b - 1. The dtype of an operation
+    with an operand of the dtype `other` is the same."""
+    if type(b) is bool:
+        return int(b)
+    code, size = b.dtype.char, b.dtype.itemsize
+    if code in "LQ":
         return b.astype(np.float64)
     if other.char not in "efF" or size == 4:
         return b.astype(np.int64)
-    return b.astype(np.int16) if size == 1 and other.char != "e" else b
+    if other.char == "e":
+        return b.astype(np.int8) if code == "?" else b
+    return b.astype(np.int16) if size == 1 else b

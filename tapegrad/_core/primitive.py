@@ -40,7 +40,8 @@ class Primitive:
     of this length.  `aliases`: the output may share memory with an input, so both ends are marked as saved,
     and whichever is written first moves away.  `scalar` and the words after it are those of the declaration
     (`ops.declare.primitive`), which every executor reads.  `declared`: it is an operation of tapegrad's own.
-    `opened`: the same of other operations, for a recording of large arrays.
+    `opened`: the same of other operations, for a recording of large arrays.  `narrow`: the dtypes of operands
+    of an elementwise operation that are converted first, if one is tracked.
 
     `same`, `linear`: what the words of its declaration say.  `multilinear`: linear in each of its inputs.
     `batch` says how the body does many samples at once, each array with a first axis for them; it is one of
@@ -84,7 +85,7 @@ class Primitive:
             "reduces",
             "known_as",
         ),
-        *("declared", "external", "opened"),
+        *("declared", "external", "opened", "narrow"),
     )
     vjp: Any
     jvp: Any
@@ -117,6 +118,7 @@ class Primitive:
         self.holomorphic, self.aliases, self.known_as = holomorphic and not multi, aliases, name
         self.vjp = self.jvp = self.pull = self.keep_spec = self.batch = self.scalar = self.ufunc = None
         self.reduces = self.opened = None
+        self.narrow = NARROW
         self.joint = self.same = self.linear = self.multilinear = self.total = self.rough = self.declared = (
             self.external
         ) = False
@@ -337,9 +339,6 @@ class EndedTrace(TransparentTrace):
 HOOKS: AnyList = []
 
 
-NARROW_NUMBERS = frozenset((np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.uint64))
-
-
 def hook(f: Any) -> Any:
     """The function may get another body, which does the same sooner (_dispatch.fast)."""
     HOOKS.append(f)
@@ -357,7 +356,7 @@ def bind(prim: Primitive, args: Any, params: Params) -> Any:
         elif c not in HANDLES:
             if (code := a.dtype.char) == "O" if c is np.ndarray else c is list or c is tuple:
                 others = True
-            elif (c is np.ndarray and code in NARROW) or c in NARROW_NUMBERS:
+            elif code in prim.narrow if c is np.ndarray else is_narrow(a, prim.narrow):
                 narrow = True
             continue
         handles = True
@@ -368,7 +367,7 @@ def bind(prim: Primitive, args: Any, params: Params) -> Any:
         return bind(prim, [as_array(a) for a in args], params)
     if top is not None:
         if narrow and prim.batch == "elementwise":
-            args = wide_operands(args)
+            args = wide_operands(args, prim.narrow)
         out = top.apply(prim, args, params)
         return both_saved(args, out) if prim.aliases else out
     if not handles:
@@ -378,10 +377,10 @@ def bind(prim: Primitive, args: Any, params: Params) -> Any:
     return both_saved(args, out) if prim.aliases else out
 
 
-def wide_operands(args: Any) -> Any:
-    """The operands, of which one is tracked, with integers in a type in which rules can compute."""
+def wide_operands(args: Any, codes: frozenset[str] = NARROW) -> Any:
+    """The operands, of which one is tracked, with those of these dtypes in a type in which rules can compute."""
     others = [layout_of(a).dtype for a in args if type(a) in HANDLES]
-    return [widened(a, others[0]) if others and is_narrow(a) else a for a in args]
+    return [widened(a, others[0]) if others and is_narrow(a, codes) else a for a in args]
 
 
 def both_saved(args: Any, out: Any) -> Any:

@@ -6,8 +6,8 @@ from numpy.linalg import _linalg
 from .. import numpy as np
 from .._core.arrays import to_host
 from ..ops.fft import transform_axis
-from .followed import Follower
-from .namespaces import bare
+from .followed import Follower, FunctionOverlay
+from .namespaces import bare, clip_rounding
 
 PAIRS = vars(_arraypad_impl)["_as_pairs"]
 
@@ -40,4 +40,5 @@ FOLLOWED = Follower(
     _array_converter=ArrayConverter, _as_pairs=pairs_of_axes, _raw_fft=transform_axis,
     _makearray=lambda a: (np.asarray(a), np.asarray),
 )  # fmt: skip
+FOLLOWED.given["numpy"] = FunctionOverlay(np, clip=clip_rounding)  # on the host
 FOLLOWED.leaf(vars(_linalg)["_umath_linalg"].inv, lambda x, **_: np.linalg.inv(x))

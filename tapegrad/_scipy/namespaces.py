@@ -47,6 +47,7 @@ from .._dispatch.stand_ins import INSTANCES, of_instance
 from ..implicit.sequential import run_sequentially
 from ..ops.creation import as_variable
 from ..ops.declare import NUMPY, dtype, xp
+from ..ops.elementwise import select
 from ..ops.indexing.traced_masks import SelectedElements
 from ..ops.nondifferentiable import at_users_line
 from ..ops.protocols import Adapter
@@ -187,6 +188,16 @@ CASTS: dict = {}  # (function or class, places of complex arguments) -> does Sci
 def with_derivative_of(value, y):
     """Return the value, with the derivative of y."""
     return value + (y - primal_of(y))
+
+
+def clip_rounding(y, *limits, out=None, **named):
+    """`numpy.clip`. What exceeds a limit by rounding only, or meets it, keeps its derivative."""
+    clip, v = NUMPY[np.clip], primal_of(y)
+    clipped = clip(v, *limits, **named)
+    r = select(abs(clipped - v) < 1e-13, with_derivative_of(clipped, y), clip(y, *limits, **named))
+    if out is not None:
+        out[...] = r
+    return r
 
 
 def keep_imaginary_parts(f, name: str, run: Callable, args: tuple, kwargs: dict) -> None:

@@ -1,6 +1,6 @@
 """numpy.polynomial and numpy.poly1d: NumPy's own code, followed.
 
-A tracked series is not trimmed: the derivative by a leading coefficient that is 0 is not 0."""
+A tracked series is not without_zeros: the derivative by a leading coefficient that is 0 is not 0."""
 
 import functools
 import types
@@ -10,6 +10,7 @@ from numpy.polynomial import polyutils
 
 from .. import numpy as np
 from .._dispatch.faces import faces_of, is_function
+from ..ops.indexing.gathering import without_zeros
 from .followed import FollowedObject, Follower, FunctionOverlay
 from .namespaces import SciPyNamespace, bare, holds_tracked, with_derivative_of
 
@@ -57,7 +58,30 @@ def polynomial_product(f):
     return times
 
 
-OWN = {"trimseq": untrimmed, "as_series": as_series, "mapdomain": mapdomain}
+def longer(f):
+    """f of a series by which the result is one longer. A 0 alone is given another coefficient, so that its
+    derivative is not 0."""
+    run = FOLLOWED.function(f)
+
+    @functools.wraps(f)
+    def of(c, *args, **kwargs):
+        if np.size(c) > 1 or not holds_tracked(c):
+            return run(c, *args, **kwargs)
+        return run(np.concatenate([np.atleast_1d(c), [0.0]]), *args, **kwargs)[:-1]
+
+    return of
+
+
+def trimcoef(c, tol=0):
+    (c,) = as_series([c], trim=False)
+    return (
+        FOLLOWED.function(polyutils.trimcoef)(c, tol)
+        if tol or not holds_tracked(c)
+        else without_zeros(c, "b")
+    )
+
+
+OWN = {"trimseq": untrimmed, "as_series": as_series, "mapdomain": mapdomain, "trimcoef": trimcoef}
 LINALG = FunctionOverlay(np.linalg, eigvals=matrix_eigenvalues)
 OWN_TOO = {
     "numpy": FunctionOverlay(np, linalg=LINALG), "numpy.linalg": LINALG,
@@ -73,9 +97,10 @@ MODULES = [
 for _module in MODULES:
     FOLLOWED.given.update(
         {
-            n: polynomial_product(f)
+            n: changed(f)
+            for end, changed in (("mul", polynomial_product), ("mulx", longer), ("int", longer))
             for n, f in vars(_module).items()
-            if n.endswith("mul") and not n.startswith("_")
+            if n.endswith(end) and not n.startswith("_")
         }
     )
 
@@ -90,7 +115,7 @@ def module_space(real: types.ModuleType) -> types.ModuleType:
         if home == real.__name__ and isinstance(x, type) and not issubclass(x, BaseException):
             space.rule(x)(FOLLOWED.klass(x))
         elif home.startswith("numpy.polynomial") and is_function(x):
-            space.rule(x)(FOLLOWED.given.get(name) or FOLLOWED.function(x))
+            space.rule(x)(FOLLOWED.given.get(x.__name__) or FOLLOWED.function(x))
     return space.stand_in(f"tapegrad.{real.__name__}")
 
 
@@ -134,4 +159,4 @@ OF_COEFFICIENTS = {
     n: on_objects(n)
     for n in ("polyadd", "polysub", "polymul", "polydiv", "polyval", "polyder", "polyint", "roots")
 }
-FOLLOWED.given.update(OF_COEFFICIENTS)
+FOLLOWED.given.update(OF_COEFFICIENTS, polymul=np.convolve)  # untrimmed, as poly1d is

@@ -20,6 +20,7 @@ from .namespaces import (
     SciPyNamespace,
     as_float_array,
     bare,
+    clip_rounding,
     constant_like,
     holds_tracked,
     present,
@@ -205,7 +206,9 @@ def squareform(X, force="no", checks=True):
 
 
 FOLLOWED = Follower(
-    "scipy.spatial.distance", numpy=FunctionOverlay(np, sqrt=distance_root), rel_entr=relative_entropy
+    "scipy.spatial.distance",
+    numpy=FunctionOverlay(np, sqrt=distance_root, clip=clip_rounding),
+    rel_entr=relative_entropy,
 )
 for _name in METRICS:
     DISTANCE.rule(getattr(sd, _name))(FOLLOWED.function(getattr(sd, _name)))

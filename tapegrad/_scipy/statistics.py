@@ -14,6 +14,7 @@ import scipy.stats
 from scipy.special import _spfun_stats, _ufuncs
 from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_pythran
 
+from .. import numpy as faces
 from .._core.errors import NoRuleError, SingularError
 from .._core.primitive import primal_of, values_of
 from .._dispatch.faces import is_function
@@ -31,8 +32,9 @@ from ..ops.special.declare import valued
 from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
 from ..stats._families import CALLS, log1mexp
-from .followed import Follower
-from .namespaces import SciPyNamespace, with_derivative_of
+from .array_api import array_api
+from .followed import Follower, FunctionOverlay
+from .namespaces import SciPyNamespace, clip_rounding, with_derivative_of
 
 STATS = SciPyNamespace(scipy.stats, listed=False)
 
@@ -64,6 +66,7 @@ FOLLOWED = StatisticsFollower(
     entr=entropy_term,
     _broadcast_shapes=_axis_nan_policy._broadcast_shapes,
 )
+FOLLOWED.given.update(array_api(FunctionOverlay(faces, clip=clip_rounding)))  # on the host
 
 # --- what is compiled in SciPy's code ---
 

@@ -7,7 +7,7 @@ from .._core.errors import SingularError
 from .._core.primitive import primal_of, values_of
 from .declare import NUMPY, axis_of, dtype, followed, ndim, primitive, shape, xp
 from .elementwise import absolute, select
-from .indexing.gathering import vstack
+from .indexing.gathering import vstack, without_zeros
 from .linalg.matrix_functions import eigvals
 from .nondifferentiable import holds_somewhere
 from .piecewise import floor, maximum
@@ -107,12 +107,7 @@ def roots(p):
 
 @implements_special(np.polymul)
 def polymul(a1, a2):
-    factors = [as_vector(a1), as_vector(a2)]
-    for k, a in enumerate(factors):  # without leading zeros, as `poly1d` has them
-        while shape(a)[0] > 1 and a[0] == 0:
-            a = a[1:]
-        factors[k] = a
-    return convolve(*factors)
+    return convolve(*[without_zeros(as_vector(a), "f") for a in (a1, a2)])  # as `poly1d` has them
 
 
 @implements_special(np.polydiv)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from .._core.arrays import NARROW, NUMBERS, is_array, is_narrow, is_scalar, widened, xp_of
+from .._core.arrays import NARROW, NUMBERS, TRUTHS, is_array, is_narrow, is_scalar, widened, xp_of
 from .._core.bytecode import distinct_instructions
 from .._core.errors import DeviceError
 from .._core.foreign import operand
@@ -52,7 +52,7 @@ NUMPY_VERSION, SCIPY = (tuple([int(n) for n in m.__version__.split(".")[:2]]) fo
 
 def coerced(b: Any, other: Any) -> Any:
     """Convert an operand that is not a Variable, an array of floats or int64, or a Python number."""
-    if is_narrow(b):
+    if is_narrow(b, TRUTHS):
         b = widened(b, layout_of(other).dtype)
         if type(b) is np.ndarray and type(bottom(other)) is np.ndarray:
             return b
@@ -139,12 +139,19 @@ def xp(x: Any) -> Any:
     return xp_of(layout_of(x))
 
 
-def with_wide_integers(f: AnyFunction) -> AnyFunction:
-    """f, which a ufunc stands for, of integers in a type in which it can compute."""
+def narrow_operands(*ufuncs: Any) -> frozenset[str]:
+    """The dtypes of operands in which rules cannot compute: integers of few bits, and truth values where
+    the functions have no loop for them."""
+    return NARROW if any(["?" in t for f in ufuncs for t in f.types]) or not ufuncs else TRUTHS
+
+
+def with_wide_operands(ufunc: Any, f: AnyFunction) -> AnyFunction:
+    """f, which stands for the ufunc, of operands in types in which it can compute."""
+    codes = narrow_operands(ufunc)
 
     @functools.wraps(f)
     def run(*args: Any, **kwargs: Any) -> Any:
-        args = wide_operands(args) if any(map(is_narrow, args)) else args
+        args = wide_operands(args, codes) if any([is_narrow(a, codes) for a in args]) else args
         return f(*args, **kwargs)
 
     return run
@@ -162,7 +169,8 @@ def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
             f.__name__ = functions[0].__name__
         for function in functions:
             own = layout == "own" or hasattr(f, "writes")
-            given = with_wide_integers(f) if isinstance(function, np.ufunc) and function.nin > 1 else f
+            several = isinstance(function, np.ufunc) and function.nin > 1
+            given = with_wide_operands(function, f) if several else f
             NUMPY[function] = given if own else laid_as_library(function, given, layout == "asked")
         COMPOSED[f.__name__] = f
         return f
@@ -318,6 +326,7 @@ def primitive(
         ufuncs = [f for f in numpy if isinstance(f, np.ufunc) and f.signature is None]
         p.ufunc = next((f for f in ufuncs if getattr(np, f.__name__, None) is f), None)
         p.batch = batch or ("elementwise" if ufuncs else None)
+        p.narrow = narrow_operands(*ufuncs)
         p.declared, p.external, p.known_as, p.total = True, external, known_as or p.name, total
         signature = signature_of(run)
         space = dict(

@@ -1,4 +1,4 @@
-"""Operands of integers of few bits: rules that compute -b or b - 1 must not overflow."""
+"""Operands of integers of few bits, and of truth values: rules compute -b, b - 1 and exp(b)."""
 
 import numpy as np
 import pytest
@@ -52,6 +52,21 @@ def test_special_functions_of_integers(f, n):
     ):
         found, wanted = [derivative(lambda x, n=n: np.sum(f(n, x)))(x) for n in (n, wide)]
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("truth", [True, np.array([True, False])], ids=["bool", "array"])
+@pytest.mark.parametrize("f", [
+    sp.xlog1py, sp.boxcox1p, sp.binom, sp.iv, sp.kv, sp.ellipeinc, sp.struve, np.hypot, lambda x, b: sp.eval_legendre(b, x),
+    lambda x, b: sp.xlog1py(b, x), lambda x, b: sp.ellipkinc(b, x), lambda x, b: sp.hyp2f1(b, x, 1.5, 0.3),
+])  # fmt: skip
+def test_truth_values_count_as_numbers(f, truth):
+    for x in (np.array([0.7, 0.3]), np.array([0.7, 0.3], np.float32)):
+        found, wanted = [
+            [np.sum(d) for d in (tg.grad(g)(x), tg.jvp(g, (x,), (x,))[1], tg.hvp(g, x, x))]
+            for g in (lambda x, b=b: np.sum(f(x, b)) for b in (truth, np.asarray(truth, x.dtype)))
+        ]
+        np.testing.assert_allclose(found, wanted, rtol=1e-12 if x.dtype == float else 1e-5)
+        assert tg.vjp(lambda x: f(x, truth), x)[0].dtype == f(x, truth).dtype
 
 
 @pytest.mark.parametrize("n", [-1, -2, -3, -4, -2.5, np.array([-3, -5])])

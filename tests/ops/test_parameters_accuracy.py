@@ -175,3 +175,26 @@ def test_no_wrong_number_where_there_is_no_formula():
     with np.errstate(all="ignore"):
         assert np.isnan(tg.grad(lambda a: sp.hyp2f1(a, 1.2, 2.0, 0.999))(0.7))
         assert np.isnan(tg.grad(lambda a: sp.hyperu(a, 1.2, 2.0))(-0.7))
+
+
+@pytest.mark.parametrize("df", [0.6, 30.0, 1001.0, 1e8])
+@pytest.mark.parametrize("t", [-12.0, 1e-5, 1.0])
+def test_student_by_degrees_of_freedom(df, t):
+    """The two terms of a difference of betas cancel for many degrees of freedom, and near 0."""
+    f = lambda n: mp.sign(-t) * mp.betainc(n / 2, mp.mpf(0.5), 0, n / (n + mp.mpf(t) ** 2), regularized=True)
+    with mp.workdps(70):
+        wanted = [mp.diff(f, mp.mpf(df), k, h=df * mp.mpf(10) ** -20) / 2 for k in (1, 2)]
+    g = lambda n: sp.stdtr(n, t)
+    assert tg.grad(g)(df) == pytest.approx(float(wanted[0]), rel=1e-9)
+    assert tg.hvp(g, df, 1.0) == pytest.approx(float(wanted[1]), rel=1e-9)
+
+
+@pytest.mark.parametrize("df", [2.5, 30.0, 2000.0])
+def test_student_by_both_at_zero(df):
+    """The order of derivatives does not matter, at 0 either."""
+    by_df = lambda t: tg.grad(lambda n: sp.stdtr(n, t))(df)
+    by_t = lambda n: tg.grad(lambda t: sp.stdtr(n, t))(0.0)
+    density = np.exp(sp.gammaln(df / 2 + 0.5) - sp.gammaln(df / 2)) / np.sqrt(np.pi * df)
+    by_hand = density * (sp.psi(df / 2 + 0.5) - sp.psi(df / 2) - 1 / df) / 2
+    assert tg.grad(by_df)(0.0) == pytest.approx(by_hand, rel=1e-8)
+    assert tg.grad(by_t)(df) == pytest.approx(by_hand, rel=1e-8)

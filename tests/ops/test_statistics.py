@@ -4,6 +4,7 @@ gaussian_kde."""
 import calls_laws
 import numpy as np
 import pytest
+import scipy.spatial
 import scipy.stats
 from sample_statistics import ALL, CALLS, FURTHER, NEAR, SEARCHED, X
 
@@ -81,3 +82,20 @@ def test_what_is_not_followed_is_refused():
     ):
         with pytest.raises(tg.errors.TapegradError, match="scipy.stats"):
             tg.grad(f)(X)
+
+
+@pytest.mark.parametrize("last", [6.0, 7.0, 0.25])
+def test_correlation_of_proportional_samples(last):
+    """Clipping to 1 removes rounding, not derivatives: r'' is -|w|^2 / |x|^2, w the part of v across x."""
+    x, v = np.array([1.0, 2.0, 3.0, 5.0, 4.0, last]), np.array([0.3, -1.0, 0.2, 0.7, 0.5, -0.4])
+    d, e = x - x.mean(), v - v.mean()
+    across = e - d * (d @ e) / (d @ d)
+    wanted = -(across @ across) / (d @ d)
+    for f, sign in (
+        (lambda y: np.corrcoef(y, 2 * x + 1)[0, 1], 1),
+        (lambda y: np.corrcoef(y, 1 - x)[0, 1], -1),
+        (lambda y: scipy.stats.pearsonr(y, 2 * x + 1)[0], 1),
+        (lambda y: scipy.spatial.distance.correlation(y, 2 * x + 1), -1),
+    ):
+        assert tg.hvp(f, x, v) @ v == pytest.approx(sign * wanted, rel=1e-6)
+        assert abs(tg.grad(f)(x)).max() < 1e-12

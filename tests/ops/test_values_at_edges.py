@@ -228,3 +228,18 @@ def test_distributions_are_flat_in_their_shapes_at_the_ends(name):
         shapes = np.array([0.2, 3.5])[: f.nin - 1]
         np.testing.assert_allclose(tg.hessian(flat)(shapes), 0.0, atol=1e-15)
         np.testing.assert_allclose(tg.jacobian(tg.jacobian(flat, mode="forward"))(shapes), 0.0, atol=1e-15)
+
+
+def test_values_outside_of_the_domain():
+    """`factorial` is 0 for negative numbers, `multigammaln` raises."""
+    x = np.array([-0.5, 0.5, 2.0])
+    value, slope = tg.jvp(scipy.special.factorial, (x,), (np.ones(3),))
+    np.testing.assert_array_equal(value, scipy.special.factorial(x))
+    np.testing.assert_allclose(slope[1:], value[1:] * scipy.special.psi(x[1:] + 1), rtol=1e-12)
+    assert slope[0] == 0
+    for f in (
+        tg.grad(lambda a: scipy.special.multigammaln(a, 3)),
+        lambda a: scipy.special.multigammaln(a, 3),
+    ):
+        with pytest.raises(ValueError, match="condition a .*not met"):
+            f(0.9)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.sparse.linalg
 
 import tapegrad as tg
 from tapegrad.errors import NoRuleError
@@ -77,3 +78,26 @@ def test_extreme_elements(form, name, other):
     h = 1e-6
     np.testing.assert_allclose(gradient @ v, (f(x + h * v) - f(x - h * v)) / (2 * h), rtol=1e-7)
     np.testing.assert_allclose(tg.jvp(f, (x,), (v,))[1], gradient @ v)
+
+
+PLACES = (np.array([0, 1, 0, 1, 2, 1, 2]), np.array([0, 2, 4, 7]))  # indices and starts of the rows
+EYE = scipy.sparse.eye_array(3, format="csc")
+OF_ZEROS = {
+    "dense": lambda A: scipy.sparse.csr_array(A.toarray()) @ np.array([1.0, 2.0, 3.0]),
+    "expm": lambda A: scipy.sparse.linalg.expm((A * 0.3).tocsc()).toarray(),
+    "inv": lambda A: scipy.sparse.linalg.inv((A + 5 * EYE).tocsc()).toarray(),
+    "spsolve": lambda A: scipy.sparse.linalg.spsolve((A + 5 * EYE).tocsc(), A.tocsc()).toarray(),
+    "L": lambda A: scipy.sparse.linalg.splu((A + 5 * EYE).tocsc(), permc_spec="NATURAL").L.toarray(),
+}
+
+
+@pytest.mark.parametrize("name", OF_ZEROS)
+def test_elements_that_are_zero_have_derivatives(name):
+    def f(d):
+        y = OF_ZEROS[name](scipy.sparse.csr_array((d, *map(np.copy, PLACES)), shape=(3, 3)))
+        return np.sum(y * np.cos(np.arange(float(y.size))).reshape(y.shape))
+
+    d, h = np.array([0.3, 0.0, 0.0, 1.2, -0.4, 0.0, 0.7]), 1e-4
+    wanted = [(f(d + h * e) - f(d - h * e)) / (2 * h) for e in np.eye(7)]
+    for mode in ("reverse", "forward"):
+        np.testing.assert_allclose(tg.jacobian(f, mode=mode)(d), wanted, rtol=1e-6, atol=1e-7)

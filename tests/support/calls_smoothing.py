@@ -62,6 +62,8 @@ t(
 )
 a0 = s.AAA(xa, 1 / (1.3 + xa))
 t("AAA captured", lambda p: a0(p), q * 0.3)
+t("AAA at its points", lambda p: cat(a0(p), a0(p[0])), np.append(a0.support_points[:2], 0.2))
+t("FH at its points", lambda x, y: s.FloaterHormannInterpolator(x, y, d=2)(x[:3] + 0.0), x, y)
 t(
     "AAA poles",
     lambda y: s.AAA(xa, y, max_terms=3, clean_up=False).poles(),

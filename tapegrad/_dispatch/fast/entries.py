@@ -22,7 +22,7 @@ from ..._core.registry import late
 from ..._core.reverse import JOINT, NONE, SETTINGS, AdaptedRule, ShapeStandIn, Tape, keep, setting_copy
 from ..._core.variable import CLASSES, FLOAT, HANDLES, ArrayVariable, Variable, View, bottom, frozen, new
 from ...ops import families as families
-from ...ops.declare import CAST, PRIMITIVES, Signature, bound, coerced, is_operator, reads, signature_of
+from ...ops.declare import PRIMITIVES, Signature, bound, coerced, is_operator, reads, signature_of
 from .numbers import fit_rule
 
 GENERAL = """
@@ -328,10 +328,10 @@ SPACE: dict = dict(
     __name__=__name__, GENERAL_CALLS=GENERAL_CALLS, both_saved=both_saved,
     Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HANDLES=HANDLES, CLASSES=CLASSES,
     View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
-    settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8, NUMBERS=NUMBERS,
+    settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8, NUMBERS=NUMBERS - {bool},
     CONSTANT=CONSTANT, NOTHING=NOTHING,
     NONE=NONE, late=late,
-    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant_text, coerced=coerced, CAST=CAST,
+    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant_text, coerced=coerced,
     keep=keep, IMMUTABLE=IMMUTABLE,
     fixed=setting_copy,
     ndarray=np.ndarray,
@@ -384,6 +384,7 @@ def quicken(entry) -> None:
     vjp = prim.vjp or (None,)
     space = entry.__globals__
     space.update(SPACE, vjp0=vjp[0], vjp1=vjp[-1], jvp=prim.jvp, install=lambda: _install(entry))
+    space["CAST"] = prim.narrow | {"O"}
     space.update(general=FunctionType(bound.__code__, space, entry.__name__), calls=itertools.count())
     space[entry.__name__] = entry
     entry.__code__ = _first.__code__

@@ -225,6 +225,25 @@ def without_poles(_):
     return _evaluate
 
 
+def at_support_points(run):
+    """SciPy sets the value at a support point. Here each weight is multiplied by the distances to the other
+    points instead, if a point is one of them."""
+
+    def __call__(self, z):
+        points = self._support_points
+        z, support = np.asarray(z), primal_of(points)
+        if not (holds_tracked((z, points)) and holds_somewhere(primal_of(z)[..., None] == support)):
+            return run(self, z)
+        apart = (np.reshape(z, (-1, 1)) - points) / np.max(abs(support - support[0]))
+        without = [np.prod(np.delete(apart, k, 1), 1) for k in range(shape(points)[0])]
+        shares = np.stack(without, 1) * self.weights
+        values = np.reshape(self._support_values, (shape(points)[0], -1))
+        y = np.reshape(shares @ values / np.sum(shares, 1)[:, None], shape(z) + self._shape)
+        return np.moveaxis(y, 0, self._axis) if ndim(z) else y
+
+    return __call__
+
+
 def filled_outside(_):
     """(SciPy writes by masks, which differ between the samples of a batch.)"""
 
@@ -240,6 +259,7 @@ def filled_outside(_):
     return _evaluate
 
 
+FOLLOWED.decorate(itp.AAA.__call__, at_support_points)
 FOLLOWED.decorate(itp.interp1d._evaluate, filled_outside)
 FOLLOWED.decorate(itp.BarycentricInterpolator.__init__, with_weights)
 FOLLOWED.decorate(itp.KroghInterpolator.__init__, by_differences)

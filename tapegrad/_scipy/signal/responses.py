@@ -8,7 +8,8 @@ import scipy.signal as sig
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ...ops.declare import ndim, shape
-from ...ops.nondifferentiable import holds_somewhere
+from ...ops.indexing.gathering import without
+from ...ops.nondifferentiable import at_users_line, holds_somewhere
 from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked, tracked_among
 from .filters import FOLLOWED, SIGNAL, sections
 
@@ -80,9 +81,9 @@ def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, f
 
 @SIGNAL.rule(sig.sos2tf)
 def sos2tf(sos):
-    b = a = None
+    b = a = [1.0]
     for p, q in sections(sos, sos):
-        b, a = (p, q) if b is None else (np.convolve(b, p), np.convolve(a, q))
+        b, a = np.polymul(b, p), np.polymul(a, q)
     return b, a
 
 
@@ -143,6 +144,65 @@ def bilinear(b, a, fs=1.0):
     return NORMALIZE(of(b), of(a))
 
 
-NORMALIZE = FOLLOWED.function(sig.normalize)
+def told_of_zeros(run):
+    """SciPy removes leading zeros of the numerator. There is no derivative with respect to these."""
+
+    def normalize(b, a):
+        num, den = at_users_line(run, b, a)
+        if holds_tracked(b) and (lost := shape(b)[-1] - shape(num)[-1]):
+            num = without(num, np.asarray(b)[..., :lost])
+        return num, den
+
+    return normalize
+
+
+def companion_of_all(run):
+    """The same state space with all coefficients of a numerator that begins with 0."""
+
+    def tf2ss(num, den):
+        n, m = plain_np.size(bare(den)), shape(num)[-1] if holds_tracked(num) else 0
+        if not 1 < m <= n or ndim(num) > 1 or bare(den)[0] == 0 or not holds_somewhere(num[:1] == 0):
+            return run(num, den)
+        first = den[0]
+        A, B, _, _ = run([1.0], den)
+        pad = constant_like(plain_np.zeros(n - m), num)
+        num, den = np.concatenate([pad, num]) / first, np.asarray(den)[1:] / first
+        return A, B, np.reshape(num[1:] - num[0] * den, (1, -1)), np.reshape(num[:1], (1, 1))
+
+    return tf2ss
+
+
+def by_states(run):
+    """A system that is given by its coefficients, by its states if the numerator begins with 0."""
+
+    def response(system, *args, **kwargs):
+        if isinstance(system, tuple) and len(system) in (2, 3) and holds_tracked(system[0]):
+            num, den, *step = system
+            if ndim(num) == 1 and shape(num)[0] > 1 and holds_somewhere(num[:1] == 0):
+                system = (*TF2SS(num, den), *step)
+        return run(system, *args, **kwargs)
+
+    return response
+
+
+def led_by_feedthrough(run):
+    """The first coefficient of the numerator is D, and 0 if that is: no rounding, and no other derivative."""
+
+    def ss2tf(A, B, C, D, input=0):
+        num, den = run(A, B, C, D, input)
+        D = np.atleast_2d(D)
+        if shape(D)[0] and shape(num)[-1] == shape(A)[-1] + 1 > 1:
+            num = np.concatenate([as_float_array(D[:, input : input + 1], num), num[:, 1:]], 1)
+        return num, den
+
+    return ss2tf
+
+
+FOLLOWED.decorate(sig.normalize, told_of_zeros)
+FOLLOWED.decorate(sig.tf2ss, companion_of_all)
+FOLLOWED.decorate(sig.ss2tf, led_by_feedthrough)
+for _response in (sig.lsim, sig.impulse, sig.step, sig.dlsim, sig.dimpulse, sig.dstep):
+    FOLLOWED.decorate(_response, by_states)
+NORMALIZE, TF2SS = FOLLOWED.function(sig.normalize), FOLLOWED.function(sig.tf2ss)
 SIGNAL.rule(sig.cspline1d_eval)(evaluated(cubic_weights))
 SIGNAL.rule(sig.qspline1d_eval)(evaluated(quadratic_weights))

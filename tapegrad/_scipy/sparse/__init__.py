@@ -26,7 +26,7 @@ from . import assembled as assembled
 from . import editable as editable
 from . import eigenpairs as eigenpairs
 from .linear_systems import FOLLOWED, library_solver, operator_matrix, solve_sparse
-from .matrices import FACES, LINALG, SPARSE, SparseMatrix, sparse, sparse_matrix_power
+from .matrices import FACES, LINALG, SPARSE, SparseMatrix, closure, from_dense, sparse, sparse_matrix_power
 
 # --- functions of a matrix ---
 
@@ -77,13 +77,15 @@ scipy_linalg = faces.linalg
 
 @LINALG.rule(sla.expm)
 def expm(A):
-    return FACES[sps.csc_array](scipy_linalg.expm(sparse(A).toarray()))
+    A = sparse(A)
+    return from_dense(scipy_linalg.expm(A.toarray()), closure(A), sps.csc_array)
 
 
 @LINALG.rule(sla.inv)
 def inv(A):
     A = operator_matrix(A, "scipy.sparse.linalg.inv")
-    return FACES[sps.csc_array](solve_sparse(A, plain_np.eye(A.shape[0]), "scipy.sparse.linalg.inv"))
+    inverse = solve_sparse(A, plain_np.eye(A.shape[0]), "scipy.sparse.linalg.inv")
+    return from_dense(inverse, closure(A), sps.csc_array)
 
 
 # --- least squares: SciPy's, with the derivatives of the exact ones ---

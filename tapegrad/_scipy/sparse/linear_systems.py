@@ -27,7 +27,7 @@ from ..namespaces import (
     refusal_text,
     with_derivative_of,
 )
-from .matrices import FACES, LINALG, SparseMatrix, is_sparse, sparse
+from .matrices import FACES, LINALG, SparseMatrix, closure, from_dense, is_sparse, sparse
 from .places import is_device_matrix
 from .products import by_columns, sparse_solution
 
@@ -83,7 +83,9 @@ def solve_sparse(A, b, name: str, back: bool = False):
     if pattern.shape[0] != pattern.shape[1]:
         raise ValueError(f"{name}: matrix must be square (has shape {A.shape})")
     if is_sparse(b):
-        return FACES[sps.csr_array](solve_sparse(A, sparse(b).toarray(), name, back))
+        b = sparse(b)
+        found = closure(A.T if back else A) @ b._places.astype(bool)
+        return from_dense(solve_sparse(A, b.toarray(), name, back), found, sps.csr_array)
     values, b = device_concatenator(values, as_float_array(b, values if holds_tracked(values) else b))
     if shape(b)[0] != pattern.shape[0]:
         raise ValueError(f"{name}: matrix of shape {A.shape} and right side of shape {shape(b)} do not fit")
@@ -151,10 +153,9 @@ class SuperLU(Carrier, metaclass=CarrierType):
         permuted = self._A.toarray()[plain_np.argsort(lu.perm_r)][:, plain_np.argsort(lu.perm_c)]
         half = np.linalg.solve(lu.L.toarray(), permuted)
         _, lower, upper = lu_factored(np.linalg.solve(lu.U.toarray().T, half.T).T)
-        sparse_factor = getattr(lu, name).tocoo()
         factor = lu.L.toarray() @ lower if name == "L" else upper @ lu.U.toarray()
-        rows, columns = sparse_factor.coords
-        return FACES[sps.csc_array]((factor[rows, columns], (rows, columns)), shape=lu.shape)
+        triangle = (plain_np.tril if name == "L" else plain_np.triu)(plain_np.ones(lu.shape))
+        return from_dense(factor, sps.coo_array(triangle), sps.csc_array)
 
     def solve(self, b, trans="N"):
         if self._real is None:

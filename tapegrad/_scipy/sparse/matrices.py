@@ -131,7 +131,9 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
                 if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix)
                 else dense
             )
-            at = host_matrix(bare(primal_of(dense) != 0).reshape(-1).nonzero()[0])  # the same for all samples
+            at = plain_np.arange(dense.size)
+            if dense.size > EXPLICIT_ZEROS:
+                at = host_matrix(bare(primal_of(dense) != 0).reshape(-1).nonzero()[0])  # as in all samples
             places = plain_np.zeros(shape(dense), float)
             places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
             return of_places(np.take(np.reshape(dense, -1), at), cls._theirs(places))
@@ -596,6 +598,25 @@ def values_and_places(value, count: int, kind, call: str) -> tuple:
     if not tracked:
         places = plain_np.where(bare(value) != 0, places, 0.0)
     return np.reshape(value, -1), places if places.ndim else float(places)
+
+
+# Elements up to which a dense array keeps its zeros, whose derivatives are not 0, as a sparse matrix.
+EXPLICIT_ZEROS = 100_000
+
+
+def from_dense(dense, pattern, kind: type):
+    """The elements of a dense array in the places of SciPy's matrix `pattern`, those that are 0 too."""
+    rows, cols = pattern.tocoo().coords
+    count = plain_np.arange(1.0, 1 + len(rows))
+    return of_places(dense[rows, cols], kind((count, (rows, cols)), shape=pattern.shape))
+
+
+def closure(A: SparseMatrix):
+    """Where functions of the square matrix A may have elements: its pattern, and that of its powers."""
+    found = (A._places + sps.eye_array(A.shape[0])).astype(bool).tocsr()
+    while (more := (found @ found).astype(bool)).nnz > found.nnz:
+        found = more
+    return found
 
 
 def of_places(values, places, zeros=None):

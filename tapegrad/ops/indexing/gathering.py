@@ -29,6 +29,7 @@ from ..declare import (
     xp,
 )
 from ..declare import dtype as dtype_of
+from ..elementwise import sum_of_given, times0
 from ..products import diagonals, with_diagonals
 from ..shaping import arrays_of, copy, fit_to_shape, rolled
 from ..shaping import broadcast_to as spread_to
@@ -332,6 +333,27 @@ def insert(arr, obj, values, axis=None):
     return take_along(end_to_end(x, values, axis=axis), order, axis)
 
 
+@primitive(batch=lambda run, stacks, params: stacks[0].copy(), total=True)
+def without(y, dropped):
+    """y, which would have more elements if those that were dropped for being 0 were not exactly 0: there is no
+    derivative with respect to them."""
+    return y.copy()
+
+
+def lost(t):
+    """nan if a tangent or cotangent is not 0, as a linear function of it."""
+    lib, t = xp(t), reshaped(t, to=(-1,))
+    return times0((t * lib.sqrt(lib.arange(2.0, 2.0 + shape(t)[0]))).sum(), np.nan)
+
+
+rules(
+    without,
+    lambda g, out, y, dropped: g,
+    lambda g, out, y, dropped: lost(g) + 0.0 * dropped,
+    jvp=lambda t, out, y, dropped: sum_of_given((t[0], None if t[1] is None else lost(t[1]) + 0.0 * out)),
+)
+
+
 @implements(np.trim_zeros)
 def trim_zeros(filt, trim="fb", axis=None):
     x = array_like(filt)
@@ -341,7 +363,20 @@ def trim_zeros(filt, trim="fb", axis=None):
         first, last = (int(places[0]), int(places[-1]) + 1) if places.size else (0, 0)
         whole = places.size and shape(x)[k]
         at[k] = slice(first if "f" in trim.lower() else 0, last if "b" in trim.lower() else whole)
-    return slice_of(x, tuple(at)) if at else filt  # as NumPy has it
+    if not at:
+        return filt  # as NumPy has it
+    y, n = slice_of(x, tuple(at)), at[0]
+    if ndim(x) > 1 or shape(y) == shape(x) or dtype(x).kind not in "fc":
+        return y
+    return without(y, end_to_end(x[: n.start], x[n.stop :]))
+
+
+def without_zeros(x, trim):
+    """The coefficients x without the zeros at their end ("b") or start ("f"), of which one stays."""
+    if host_constant(x != 0).any():
+        return trim_zeros(x, trim)
+    one, rest = (x[:1], x[1:]) if trim == "b" else (x[-1:], x[:-1])
+    return without(one, rest) if shape(rest)[0] else x
 
 
 @implements(np.select, layout="asked")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.special
 
-from ..._core.arrays import is_array, xp_of
+from ..._core.arrays import TRUTHS, is_array, xp_of
 from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.foreign import name_in
 from ..._core.lent_memory import lend
@@ -185,6 +185,7 @@ def special_function(
     run = of_arity(BODY, n)(library_function(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
     entry = primitive(*(() if f is None else (f,)), **words)(run)
+    entry.prim.narrow = TRUTHS
     public = public or name
     given = [
         refusing_rule(public, k, p)

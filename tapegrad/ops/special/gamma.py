@@ -11,6 +11,7 @@ from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.primitive import is_tracked, primal_of, values_of
 from ..declare import dtype, implements, primitive
 from ..elementwise import cos, log, select, sin, square, times0, xp_of2, zero_of
+from ..nondifferentiable import holds_somewhere
 from ..piecewise import special_of, special_ufunc
 from .asymptotic import special_of2
 from .declare import slopes
@@ -255,6 +256,8 @@ poch = special_ufunc(
 
 @implements(sp.multigammaln)
 def multigammaln(a, d):
+    if holds_somewhere(a <= 0.5 * (d - 1)):
+        raise ValueError(f"condition a ({a}) > 0.5 * (d-1) ({0.5 * (d - 1)}) not met")
     total = 0.25 * d * (d - 1) * math.log(math.pi)
     for j in range(int(d)):
         total = total + gammaln(a - 0.5 * j)
@@ -265,4 +268,4 @@ def multigammaln(a, d):
 def factorial(n, exact=False):
     if exact:
         raise ArgumentError("scipy.special.factorial: exact=True gives integers, which have no derivative")
-    return gamma(n + 1.0)
+    return select(n < 0, 0.0, gamma(n + 1.0))  # as SciPy extends it

@@ -20,7 +20,7 @@ from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..declare import primitive, rules, same
 from ..elementwise import exp, log, log1p, select, times0
-from ..piecewise import minimum, special_of
+from ..piecewise import maximum, minimum, special_of
 from .asymptotic import special_of2
 from .declare import complement, first_array, inverse, slopes, special_function
 from .error_functions import xlog1py, xlogy
@@ -306,15 +306,42 @@ def student_density(df, t):
     return exp(log_half_step(0.5 * df) - 0.5 * (math.log(2 * math.pi) + (df + 1.0) * log1p(t * t / df)))
 
 
+def power_series(x, *coefficients):
+    y = 0.0
+    for c in reversed(coefficients):
+        y = y * x + c
+    return y
+
+
 def student_by_df(df, t):
     """The derivative with respect to df. For t < 0 the function is betainc(df / 2, 1 / 2, w) / 2 with w =
-    df / (df + t^2); it is odd about t = 0."""
-    s = df + t * t
-    w, half, zero = df / s, 0.5 * df, 0.0 * t
-    left = 0.25 * beta_moment(half, 0.5 + zero, w, n=1, m=0) + 0.5 * beta_density(half, 0.5 + zero, w) * (
-        t * t
-    ) / (s * s)
-    return select(primal_of(t) == 0, zero, select(primal_of(t) < 0, left, -left))
+    df / (df + t^2), or (1 - betainc(1 / 2, df / 2, 1 - w)) / 2; it is odd about t = 0. For many degrees of
+    freedom the terms cancel."""
+    s, half, a = df + t * t, 0.5 * df, 0.5 + 0.0 * t
+    w, v, by_s = df / s, t * t / s, t * t / (s * s)
+    far = 0.25 * beta_moment(half, a, w, n=1, m=0) + 0.5 * beta_density(half, a, w) * by_s
+    near = 0.5 * beta_density(a, half, v) * by_s - 0.25 * beta_moment(a, half, v, n=0, m=1)
+    left = select(primal_of(t) * primal_of(t) < 1.0, near, far)
+    at_zero = 0.5 * t * student_density(df, 0.0 * t) * (psi_gap(half, a) - 1.0 / df)
+    sided = select(primal_of(t) == 0, at_zero, select(primal_of(t) < 0, left, -left))
+    normal = (primal_of(df) > 1e3) & (primal_of(t) * primal_of(t) < 0.05 * primal_of(df))
+    return select(normal, student_density(df, t) * normal_quantile_by_df(df, t), sided)
+
+
+def normal_quantile_by_df(df, t):
+    """z_df / z_t for the z with stdtr(df, t) = ndtr(z), by Hill's series (1970): with x = t^2 / df,
+    a = df - 1/2, b = 48 a^2 and q = a log1p(x), it is z = sqrt(q) (1 + (q + 3) / b - c / b^2)."""
+    df = maximum(df, 1e3)
+    x, a = minimum(t * t / df, 0.05), df - 0.5
+    log_over = power_series(x, *[(-1) ** k / (k + 1) for k in range(12)])  # log1p(x) / x
+    gap = x * power_series(x, *[(-1) ** k * (k + 1) / (k + 2) for k in range(12)])  # log_over - 1 / (1 + x)
+    q, b = a * x * log_over, 48.0 * a * a
+    c = power_series(q, 85.5, 24.0, 3.3, 0.4)
+    slope = (
+        0.5 + (1.5 * (q + 1.0) - power_series(q, 42.75, 36.0, 8.25, 1.4) / b) / b
+    )  # of z by sqrt(q), halved
+    by_b = 2.0 * (2.0 * c / b - (q + 3.0)) / b
+    return 0.5 * t * (1.0 + x) / a * (gap + 0.5 / (df * (1.0 + x)) + log_over * by_b / slope)
 
 
 rules(
