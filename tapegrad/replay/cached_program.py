@@ -140,8 +140,9 @@ class CachedProgram:
         self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
         # the replay for which the text is written next
         self.name, self.compile = owner.name, owner.compile
-        early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
-        self.due: float = 1 if early else EMITTED_REPLAY
+        # is the text written at once if most instructions repeat? (a program with conditions has to hold first)
+        self.early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
+        self.due: float = 1 if self.early and not program.guards else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.spent = 0.0  # ns of replays as bound calls
         self.recording = recording  # ns of the recorded call
@@ -261,6 +262,7 @@ class CachedProgram:
             found = self.heard(values, before) if program.warns else self.found(values, before)
         except ReplayGivenUp as given_up:
             found = given_up
+        self.replays -= type(found) is Guard  # one that does not hold pays for nothing
         # by another sweep it may be a number
         plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0][: self.results]))
         if self.joint and type(found) is tuple and not plainly:
@@ -276,7 +278,7 @@ class CachedProgram:
         """Return whether the replays so far have cost so much that the text may be written. Ranks write
         together."""
         asked = self.compile is True or self.cuda_graph or self.joint
-        if asked or self.emitted is not None or self.due < EMITTED_REPLAY:
+        if asked or self.emitted is not None or self.early:
             return True
         loading = 0.0 if EMITTER in sys.modules else LOADING_NS
         return self.spent >= REPAID * self.writing_cost * WRITING.factor + loading
@@ -309,16 +311,16 @@ class CachedProgram:
         wanted = self.compile is True
         # ranks take the same text, and a device still works when its launch has returned
         comparable = not self.joint and not program.on_device
-        kinds = self.kinds
-        if self.replays < EMITTED_REPLAY:
+        kinds, early, self.early = self.kinds, self.early, False
+        if early:
             self.kinds = kinds = emitter.InstructionKinds(program)
-            if not emitter.is_repeated(kinds):
+            if not emitter.is_repeated(kinds) and (self.replays < EMITTED_REPLAY or not self.is_paid()):
                 self.due = EMITTED_REPLAY
                 return
         if self.emitted is None and (comparable or not wanted):
             start = time.thread_time_ns()
             self.emitted = emitter.EmittedProgram(program, kinds=kinds)
-            if self.due >= EMITTED_REPLAY and self.writing_cost:
+            if not early and self.writing_cost:
                 WRITING.add((time.thread_time_ns() - start) / self.writing_cost)
         self.kinds = None
         if self.compile == "auto":

@@ -29,7 +29,6 @@ from .costs import (
     CALLS_PER_RECORDING,
     CHANGING_RECORDINGS,
     FREE_RECORDINGS,
-    LONG_INSTRUCTIONS,
     PROGRAMS_KEPT,
     REPLAYS_PER_RECORDING,
     TOLD_CALLS,
@@ -41,6 +40,9 @@ from .record.instructions import Guard
 from .record.recorder import is_single
 from .record.recording import Recording
 from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, exchange
+
+OTHER_WAYS = "no recording holds for them, and another one is not paid for yet"
+FEWER_KINDS = "Prepare it once for each shape, or pad the arrays to a few shapes"
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
 
@@ -73,6 +75,12 @@ def any_variable(args: tuple) -> bool:
         if type(a) is not np.ndarray and any([isinstance(x, Variable) for x in leaves(a)]):
             return True
     return False
+
+
+def free_recordings(failed: Any) -> int:
+    """How many recordings in vain need not be paid for before. Arguments of another kind are likely to come
+    again, and errors are to be told."""
+    return 0 if type(failed) in (Guard, str) else FREE_RECORDINGS
 
 
 class TransformForm:
@@ -150,28 +158,21 @@ class TransformForm:
             raise GuardError(self.complaint(args, failed))
         if self.owner.on_change == "record" and self.waits(failed):
             return self.plain(args)
-        if type(failed) in FAILED and self.owner.on_change == "record":
-            self.branched()
+        if self.programs and self.owner.on_change == "record":
+            self.branched(failed)
         return self.plain(args) if self.full and failed is None else self.record(args, failed)
 
-    @property
-    def is_long(self) -> bool:
-        """Return whether a recording of the function takes long. (Ranks record together, and do not wait.)"""
-        return not self.groups and any(
-            [len(kept.program.numbers) >= LONG_INSTRUCTIONS for kept in self.programs]
-        )
-
     def waits(self, failed: Any) -> bool:
-        """Return whether another way through the function is not recorded yet: the calls since the last
-        recording have not cost as much as it did, or several recordings were in vain. The time doubles while
-        they are."""
-        least = FREE_RECORDINGS << (self.vain - FREE_RECORDINGS) if self.vain >= FREE_RECORDINGS else 0
-        if type(failed) is Guard and self.is_long:
-            least = CALLS_PER_RECORDING << self.vain
+        """Return whether a call for which no program holds is run as it is. A recording costs about as much as
+        `CALLS_PER_RECORDING` plain calls, and replays save little before the text is written. So another way
+        through the function, or another content of its surroundings, is recorded once the calls since the last
+        recording are as many. The time doubles while recordings are in vain."""
+        free = free_recordings(failed)
         self.waited += 1
-        if self.waited + self.replays - self.replayed_before >= least:
+        calls = self.waited + self.replays - self.replayed_before
+        if self.vain < free or calls >= CALLS_PER_RECORDING << (self.vain - free):
             return False
-        self.plainly["they took other ways through it than the recorded ones"] += 1
+        self.plainly[OTHER_WAYS] += 1
         return True
 
     def unchecked(self, args: tuple, varying: int = 1) -> Callable | None:
@@ -209,7 +210,7 @@ class TransformForm:
         if way == PLAIN:
             return self.plain(args)
         if failed is not None:
-            self.branched()
+            self.branched(failed)
         self.joint += 1
         return self.record(args, failed)
 
@@ -226,18 +227,23 @@ class TransformForm:
         if self.plainly[reason] == TOLD_CALLS:
             warn(self.name, f"{TOLD_CALLS} calls were run as they are, without a replay: {reason}")
 
-    def branched(self) -> None:
-        """The call takes a way through the function that none before it took.  Where each one does,
-        recordings are in vain: there are more and more calls between them, and then no more of them."""
+    def branched(self, failed: Any) -> None:
+        """Count a recording of a call for which no program held.  While few replays lie between recordings,
+        they are in vain: there are more and more calls between them, and then no more of them."""
         self.vain = 1 if self.replays - self.replayed >= REPLAYS_PER_RECORDING else self.vain + 1
         self.replayed = self.replays
-        if self.vain == (2 if self.is_long else FREE_RECORDINGS) and not self.told:
-            self.told = True
-            warn(
-                self.name,
-                f"each of the last {self.vain} recorded calls took another way through it, so some calls are "
-                "run as they are. Replace conditions on values by np.where, or call the function unprepared",
-            )
+        if self.vain != max(free_recordings(failed), 2) or self.told:
+            return
+        self.told = True
+        what, advice = "had arguments of another kind", FEWER_KINDS
+        if failed is not None:
+            what = "took another way through it, or read something else from its surroundings"
+            advice = "Replace conditions on values by np.where, pass what changes as arguments"
+        warn(
+            self.name,
+            f"each of the last {self.vain} recorded calls {what}, so some calls are run as they are. {advice}, "
+            "or call the function unprepared",
+        )
 
     def complaint(self, args: tuple, failed: Any) -> str:
         if failed is None:
@@ -416,7 +422,7 @@ class TransformForm:
         shown = [t for t in told.heard if type(t) is tuple and "encountered in" not in t[1]]
         unkept = trace.unkept or (f"the function gives a warning: {shown[0][1]}" if shown else None)
         if reason is None and unkept is not None and self.vain < VAIN_RECORDINGS:
-            self.branched()
+            self.branched(unkept)
             return False
         if reason is None and self.vain >= VAIN_RECORDINGS:
             vain = f"each of the last {self.vain} recordings took another way, and few were replayed"
@@ -447,8 +453,8 @@ class TransformForm:
             else "it is run as it is"
         )
         many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
-        advice = "Prepare it once for each shape, or pad the arrays to a few shapes"
-        warn(self.name, f"{reason}, for {many}. {advice}")
+        if not self.told:
+            warn(self.name, f"{reason}, for {many}. {FEWER_KINDS}")
         if not self.full:
             self.eager, self.programs = reason, []
         return None

@@ -29,7 +29,7 @@ from ..._core.arrays import (
     room_like,
     xp_of,
 )
-from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
+from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line, users_place
 from ..._core.float_errors import LOUD, ErrorListener, looked_at
 from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tracked, live, lower, values_of
 from ..._core.reverse import setting_copy
@@ -38,7 +38,7 @@ from ..._core.trees import nested
 from ..._core.variable import HANDLES, Variable, View, new, variable
 from ..._dispatch.random import DRAW
 from ..costs import OPENED_ELEMENTS
-from .abstract_values import elementwise_rule, look_at
+from .abstract_values import OF_FLOAT, elementwise_rule, look_at
 from .instructions import (
     ARGUMENT,
     CAPTURED,
@@ -193,7 +193,7 @@ class Record(Trace):
         v = self.known[k]
         self.asked += 1
         if (k, False) not in self.guards:
-            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, callers_line())
+            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, users_place())
         return copy_with_layout(v) if is_array(v) else v
 
     def held(self, x):
@@ -204,7 +204,7 @@ class Record(Trace):
         v = bool(self.known[k])
         self.asked += 1
         if (k, True) not in self.guards:
-            self.guards[k, True] = Guard(k, v, True, callers_line())
+            self.guards[k, True] = Guard(k, v, True, users_place())
         return v
 
     def seems_finite(self, x):
@@ -409,13 +409,17 @@ class Record(Trace):
             known = self.known
             k = len(known)
             if len(given) == 1:
-                out, of_looks = run(known[given[0]]), looks[given[0]][3]
+                out = run(known[given[0]])
             else:
                 i, j = given
-                out, of_looks = run(known[i], known[j]), (looks[i][3], looks[j][3])
-            look = to_look.get(of_looks)
-            if look is None or type(out) is not look[4] or out.dtype is not look[5]:
-                look = to_look[of_looks] = look_at(out)
+                out = run(known[i], known[j])
+            if type(out) is float64:
+                look = OF_FLOAT
+            else:
+                of_looks = tuple([looks[i][3] for i in given])
+                look = to_look.get(of_looks)
+                if look is None or type(out) is not look[4] or out.dtype is not look[5]:
+                    look = to_look[of_looks] = look_at(out)
             self.what.append(what)
             self.operands.append(slots)
             known.append(out)
@@ -543,13 +547,13 @@ class Record(Trace):
         if isinstance(error, OfTracked):
             return
         self.raised, self.asked = True, self.asked + 1
-        place, what = callers_line(), f"{type(error).__name__} of {prim}"
+        what = f"{type(error).__name__} of {prim}"
         if prim.writes or prim.external:
             how = "writes an array" if prim.writes else "exchanges data"
-            self.unkept = f"{place}: {what}, which {how}"
+            self.unkept = f"{callers_line()}: {what}, which {how}"
             return
         k = self.new(True, (RAISED, conditions(prim, params, error, LOUD in self.watched), ()), ks)
-        self.guards[k, True] = Guard(k, True, True, place, what)
+        self.guards[k, True] = Guard(k, True, True, users_place(), what)
 
     def move(self, slot, values):
         """A write is done where the buffer lies if nobody else holds that, else in a copy."""
