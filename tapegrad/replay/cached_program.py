@@ -103,13 +103,12 @@ def warn(name: str, what: str, cause: Exception | None = None) -> None:
 
 
 def broken(name: str, failure: Exception | None, then: str) -> None:
-    """Warn once of a fault of this package that costs only time."""
-    what = "a replay failed where a plain call does not, by a fault of tapegrad"
-    warn(
-        name,
-        f"{what}: {type(failure).__name__}: {failure}; {then}. Results are right; please report it",
-        failure,
-    )
+    """Warn once of a fault that costs only time: of this package, or of an installation without Numba."""
+    what, advice = "a replay failed where a plain call does not, by a fault of tapegrad", "please report it"
+    if isinstance(failure, ModuleNotFoundError):
+        what, advice = "nothing is compiled", f"install it with: pip install {failure.name}"
+    text = f"{what}: {type(failure).__name__}: {failure}; {then}. Results are right; {advice}"
+    warn(name, text, failure)
 
 
 class CachedProgram:
