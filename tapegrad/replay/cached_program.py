@@ -139,7 +139,8 @@ class CachedProgram:
         self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
         # the replay for which the text is written next
         self.name, self.compile = owner.name, owner.compile
-        # is the text written at once if most instructions repeat? (a program with conditions has to hold first)
+        # is the text written at once if instructions repeat so often that it costs no more than the recording?
+        # (a program with conditions has to hold first)
         self.early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
         self.due: float = 1 if self.early and not program.guards else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
@@ -313,7 +314,9 @@ class CachedProgram:
         kinds, early, self.early = self.kinds, self.early, False
         if early:
             self.kinds = kinds = emitter.InstructionKinds(program)
-            if not emitter.is_repeated(kinds) and (self.replays < EMITTED_REPLAY or not self.is_paid()):
+            unlike = emitter.unlike_instructions(kinds)
+            most = len(program.numbers) / 4 if self.joint else self.recording / WRITTEN_INSTRUCTION_NS
+            if unlike > most and (self.replays < EMITTED_REPLAY or not self.is_paid()):
                 self.due = EMITTED_REPLAY
                 return
         if self.emitted is None and (comparable or not wanted):

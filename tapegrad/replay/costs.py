@@ -23,7 +23,7 @@ def has_vector_loop(name: str) -> bool:
 
 PROGRAMS_KEPT = 8  # programs of one function
 EMITTED_REPLAY = 2  # the replay for which the text is written
-REPEATED_INSTRUCTIONS = 500  # of a program that is written for the first replay, if most of them repeat
+REPEATED_INSTRUCTIONS = 500  # of a program that is written for the first replay, if they repeat
 GRAPHED_REPLAY = 3  # the replay for which a CUDA graph is made, where one is wanted
 GROUP_REFUSALS = 3  # replays for which groups were of no use, before there are none
 CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, before it runs as it is
