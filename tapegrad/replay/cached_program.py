@@ -141,7 +141,8 @@ class CachedProgram:
         self.name, self.compile = owner.name, owner.compile
         # is the text written at once if instructions repeat so often that it costs no more than the recording?
         # (a program with conditions has to hold first)
-        self.early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
+        asked = self.compile is True or self.joint
+        self.early = not asked and len(program.numbers) >= REPEATED_INSTRUCTIONS
         self.due: float = 1 if self.early and not program.guards else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.spent = 0.0  # ns of replays as bound calls
@@ -314,9 +315,7 @@ class CachedProgram:
         kinds, early, self.early = self.kinds, self.early, False
         if early:
             self.kinds = kinds = emitter.InstructionKinds(program)
-            unlike = emitter.unlike_instructions(kinds)
-            most = len(program.numbers) / 4 if self.joint else self.recording / WRITTEN_INSTRUCTION_NS
-            if unlike > most and (self.replays < EMITTED_REPLAY or not self.is_paid()):
+            if WRITTEN_INSTRUCTION_NS * emitter.unlike_instructions(kinds) > self.recording:
                 self.due = EMITTED_REPLAY
                 return
         if self.emitted is None and (comparable or not wanted):

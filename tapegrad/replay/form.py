@@ -41,8 +41,14 @@ from .record.recorder import is_single
 from .record.recording import Recording
 from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, exchange
 
-OTHER_WAYS = "no recording holds for them, and another one is not paid for yet"
-FEWER_KINDS = "Prepare it once for each shape, or pad the arrays to a few shapes"
+OTHER_KINDS = (
+    "had arguments of another kind",
+    "Prepare it once for each shape, or pad the arrays to a few shapes",
+)
+OTHER_WAYS = (
+    "took another way through it, or read other surroundings",
+    "Replace conditions on values by np.where, pass what changes as arguments",
+)
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
 
@@ -95,11 +101,10 @@ class TransformForm:
         # `AttributeWatch.places`
         self.apart: dict = {}
         self.read_first: dict = {}
-        # recordings of other ways of which few were replayed; how many replays there were at the last
-        self.vain = self.replayed = 0
+        self.vain = 0  # recordings in a row of which few were replayed
         self.told = False  # that they are in vain
-        # since the last recording: calls that took another way; how many replays there were before it
-        self.waited = self.replayed_before = 0
+        # calls run as they are since the last recording; how many replays there were before it
+        self.waited = self.replayed = 0
         self.eager: str | None = None  # why the function is run as it is
         self.plainly: collections.Counter = collections.Counter()  # why single calls were run as they are
         self.full = False  # are calls of further kinds run as they are?
@@ -163,16 +168,15 @@ class TransformForm:
         return self.plain(args) if self.full and failed is None else self.record(args, failed)
 
     def waits(self, failed: Any) -> bool:
-        """Return whether a call for which no program holds is run as it is. A recording costs about as much as
-        `CALLS_PER_RECORDING` plain calls, and replays save little before the text is written. So another way
-        through the function, or another content of its surroundings, is recorded once the calls since the last
-        recording are as many. The time doubles while recordings are in vain."""
+        """Return whether a call for which no program holds is run as it is. A recording costs as much as
+        `CALLS_PER_RECORDING` plain calls. So another way through the function, or other surroundings, are
+        recorded once the calls since the last one are as many, or twice as many after each in vain."""
         free = free_recordings(failed)
         self.waited += 1
-        calls = self.waited + self.replays - self.replayed_before
+        calls = self.waited + self.replays - self.replayed
         if self.vain < free or calls >= CALLS_PER_RECORDING << (self.vain - free):
             return False
-        self.plainly[OTHER_WAYS] += 1
+        self.plainly["no recording holds for them, and another one is not paid for yet"] += 1
         return True
 
     def unchecked(self, args: tuple, varying: int = 1) -> Callable | None:
@@ -231,19 +235,14 @@ class TransformForm:
         """Count a recording of a call for which no program held.  While few replays lie between recordings,
         they are in vain: there are more and more calls between them, and then no more of them."""
         self.vain = 1 if self.replays - self.replayed >= REPLAYS_PER_RECORDING else self.vain + 1
-        self.replayed = self.replays
-        if self.vain != max(free_recordings(failed), 2) or self.told:
-            return
-        self.told = True
-        what, advice = "had arguments of another kind", FEWER_KINDS
-        if failed is not None:
-            what = "took another way through it, or read something else from its surroundings"
-            advice = "Replace conditions on values by np.where, pass what changes as arguments"
-        warn(
-            self.name,
-            f"each of the last {self.vain} recorded calls {what}, so some calls are run as they are. {advice}, "
-            "or call the function unprepared",
-        )
+        if self.vain == max(free_recordings(failed), 2) and not self.told:
+            self.told = True
+            what, advice = OTHER_KINDS if failed is None else OTHER_WAYS
+            warn(
+                self.name,
+                f"each of the last {self.vain} recorded calls {what}, so some calls are run as they are. "
+                f"{advice}, or call the function unprepared",
+            )
 
     def complaint(self, args: tuple, failed: Any) -> str:
         if failed is None:
@@ -257,11 +256,12 @@ class TransformForm:
         long, and holds no cycles.)"""
         with scope_block():
             CollectorPause()
-            return self.recorded(args, failed)
+            y = self.recorded(args, failed)
+        self.waited, self.replayed = 0, self.replays
+        return y
 
     def recorded(self, args: tuple, failed: Any) -> Any:
         compare_each_time()
-        self.waited, self.replayed_before = 0, self.replays
         owner = self.owner
         example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
         if owner.on_change == "raise" and example.values(of_f) is None:
@@ -428,8 +428,6 @@ class TransformForm:
             vain = f"each of the last {self.vain} recordings took another way, and few were replayed"
             reason = unkept or vain
         reason = reason or self.too_many(failed) or unkept
-        if self.eager is not None:
-            return False
         if reason is not None:
             self.stop(reason)
             return False
@@ -443,20 +441,13 @@ class TransformForm:
         """Were there too many recordings for so few replays?  Then other calls run as they are, or all."""
         if self.recordings <= 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             return None
-        reason = f"it was recorded {self.recordings} times for {self.replays} replays"
-        if self.owner.on_change != "record":
-            return reason
-        self.full = failed is None and len(self.programs) == PROGRAMS_KEPT
-        then = (
-            f"the last {PROGRAMS_KEPT} of them are replayed, and others run as they are"
-            if self.full
-            else "it is run as it is"
-        )
-        many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
-        if not self.told:
-            warn(self.name, f"{reason}, for {many}. {FEWER_KINDS}")
+        kinds = failed is None and len(self.programs) == PROGRAMS_KEPT
+        self.full = kinds and self.owner.on_change == "record"
         if not self.full:
-            self.eager, self.programs = reason, []
+            return f"it was recorded {self.recordings} times for {self.replays} replays"
+        if not self.told:
+            kept = f"the last {PROGRAMS_KEPT} are replayed, and others run as they are from now on"
+            warn(self.name, f"its calls differ in more than {PROGRAMS_KEPT} ways; {kept}. {OTHER_KINDS[1]}")
         return None
 
     def check(self, args: tuple, trace: Any, before: "CachedProgram | None") -> None:

@@ -18,6 +18,7 @@ def one_after_the_other(monkeypatch):
     NumPy has an order of its own for eight terms and more."""
     monkeypatch.setattr(row_writer, "in_lines", lambda *_: None)
     monkeypatch.setattr(cached_program, "EMITTED_REPLAY", 1)
+    monkeypatch.setattr(cached_program, "REPEATED_INSTRUCTIONS", 1 << 30)
     monkeypatch.setattr(cached_program.CachedProgram, "writing_cost", 0.0)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from numpy import ndarray
 
 from ..._core.arrays import NUMBERS, is_array, is_scalar, room_laid, xp_of
-from ..._core.errors import spelt
 from ..._core.primitive import READ, Primitive
 from ..._dispatch.random import DRAW
 from ...ops.zero_derivative import ArgumentPlaceholder
@@ -94,19 +93,14 @@ class Guard:
 
     __slots__ = ("k", "value", "truth", "place", "raised")
 
-    def __init__(self, k: int, value: Any, truth: bool, place: tuple, raised: str = ""):
-        """`place`: (file, line); `raised`: it is about this error of an operation."""
+    def __init__(self, k: int, value: Any, truth: bool, place: str | None, raised: str = ""):
+        """`raised`: it is about this error of an operation."""
         self.k, self.value, self.truth, self.place, self.raised = k, value, truth, place, raised
 
     def __str__(self) -> str:
-        return self.at(
-            f"{self.raised} is no longer raised"
-            if self.raised
-            else f"{'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
-        )
-
-    def at(self, what: str) -> str:
-        return f"{spelt(self.place)}: {what}"
+        if self.raised:
+            return f"{self.place}: {self.raised} is no longer raised"
+        return f"{self.place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
 
 
 def vector_product(x: Any, y: Any) -> Any:
