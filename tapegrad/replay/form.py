@@ -441,8 +441,8 @@ class TransformForm:
         """Were there too many recordings for so few replays?  Then other calls run as they are, or all."""
         if self.recordings <= 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             return None
-        kinds = failed is None and len(self.programs) == PROGRAMS_KEPT
-        self.full = kinds and self.owner.on_change == "record"
+        is_full = failed is None and len(self.programs) == PROGRAMS_KEPT
+        self.full = is_full and self.owner.on_change == "record"
         if not self.full:
             return f"it was recorded {self.recordings} times for {self.replays} replays"
         if not self.told:

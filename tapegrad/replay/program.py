@@ -217,8 +217,9 @@ class Program:
                 form = forms.get(id(what))
                 if form is None:
                     prim, params, _ = what
+                    run = functools.partial(prim.run, **params) if params else instruction_form(prim)[0]
                     aliases = prim is READ or prim.aliases or not prim.declared
-                    form = forms[id(what)] = body_of(prim, params), prim.writes, aliases
+                    form = forms[id(what)] = run, prim.writes, aliases
                 setting = None
                 if what[2] is not watched and what[2] != watched:
                     watched = what[2]
@@ -371,11 +372,6 @@ class RecordedFacts:
         """Return whether instruction k gives integers that are not the same in each replay."""
         dtype = self.trace.looks[k][5]
         return dtype is not None and dtype.kind in "iu" and self.trace.what[k][0] is not CONSTANT
-
-
-def body_of(prim: Any, params: Any) -> Callable:
-    """What does an instruction; a write, to its first operand."""
-    return functools.partial(prim.run, **params) if params else instruction_form(prim)[0]
 
 
 def run_instruction(i: Instruction, args: list) -> Any:
