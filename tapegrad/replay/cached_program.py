@@ -103,13 +103,12 @@ def warn(name: str, what: str, cause: Exception | None = None) -> None:
 
 
 def broken(name: str, failure: Exception | None, then: str) -> None:
-    """Warn once of a fault of this package that costs only time."""
-    what = "a replay failed where a plain call does not, by a fault of tapegrad"
-    warn(
-        name,
-        f"{what}: {type(failure).__name__}: {failure}; {then}. Results are right; please report it",
-        failure,
-    )
+    """Warn once of a fault that costs only time: of this package, or of an installation without Numba."""
+    what, advice = "a replay failed where a plain call does not, by a fault of tapegrad", "please report it"
+    if isinstance(failure, ModuleNotFoundError):
+        what, advice = "nothing is compiled", f"install it with: pip install {failure.name}"
+    text = f"{what}: {type(failure).__name__}: {failure}; {then}. Results are right; {advice}"
+    warn(name, text, failure)
 
 
 class CachedProgram:
@@ -140,8 +139,11 @@ class CachedProgram:
         self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
         # the replay for which the text is written next
         self.name, self.compile = owner.name, owner.compile
-        early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
-        self.due: float = 1 if early else EMITTED_REPLAY
+        # is the text written at once if instructions repeat so often that it costs no more than the recording?
+        # (a program with conditions has to hold first)
+        asked = self.compile is True or self.joint
+        self.early = not asked and len(program.numbers) >= REPEATED_INSTRUCTIONS
+        self.due: float = 1 if self.early and not program.guards else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.spent = 0.0  # ns of replays as bound calls
         self.recording = recording  # ns of the recorded call
@@ -261,6 +263,7 @@ class CachedProgram:
             found = self.heard(values, before) if program.warns else self.found(values, before)
         except ReplayGivenUp as given_up:
             found = given_up
+        self.replays -= type(found) is Guard  # one that does not hold pays for nothing
         # by another sweep it may be a number
         plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0][: self.results]))
         if self.joint and type(found) is tuple and not plainly:
@@ -276,7 +279,7 @@ class CachedProgram:
         """Return whether the replays so far have cost so much that the text may be written. Ranks write
         together."""
         asked = self.compile is True or self.cuda_graph or self.joint
-        if asked or self.emitted is not None or self.due < EMITTED_REPLAY:
+        if asked or self.emitted is not None or self.early:
             return True
         loading = 0.0 if EMITTER in sys.modules else LOADING_NS
         return self.spent >= REPAID * self.writing_cost * WRITING.factor + loading
@@ -309,16 +312,16 @@ class CachedProgram:
         wanted = self.compile is True
         # ranks take the same text, and a device still works when its launch has returned
         comparable = not self.joint and not program.on_device
-        kinds = self.kinds
-        if self.replays < EMITTED_REPLAY:
+        kinds, early, self.early = self.kinds, self.early, False
+        if early:
             self.kinds = kinds = emitter.InstructionKinds(program)
-            if not emitter.is_repeated(kinds):
+            if WRITTEN_INSTRUCTION_NS * emitter.unlike_instructions(kinds) > self.recording:
                 self.due = EMITTED_REPLAY
                 return
         if self.emitted is None and (comparable or not wanted):
             start = time.thread_time_ns()
             self.emitted = emitter.EmittedProgram(program, kinds=kinds)
-            if self.due >= EMITTED_REPLAY and self.writing_cost:
+            if not early and self.writing_cost:
                 WRITING.add((time.thread_time_ns() - start) / self.writing_cost)
         self.kinds = None
         if self.compile == "auto":

@@ -23,14 +23,13 @@ def has_vector_loop(name: str) -> bool:
 
 PROGRAMS_KEPT = 8  # programs of one function
 EMITTED_REPLAY = 2  # the replay for which the text is written
-REPEATED_INSTRUCTIONS = 500  # of a program that is written for the first replay, if most of them repeat
+REPEATED_INSTRUCTIONS = 500  # of a program that is written for the first replay, if they repeat
 GRAPHED_REPLAY = 3  # the replay for which a CUDA graph is made, where one is wanted
 GROUP_REFUSALS = 3  # replays for which groups were of no use, before there are none
 CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, before it runs as it is
-FREE_RECORDINGS = 4  # recordings of new ways in a row, before calls run as they are in between
-VAIN_RECORDINGS = 7  # such recordings, before the function runs as it is
-LONG_INSTRUCTIONS = 2000  # of a program whose recording takes long: 10 ms and more
-CALLS_PER_RECORDING = 8  # calls that take about as long as a recording
+FREE_RECORDINGS = 4  # recordings of other kinds of calls in vain, before calls run as they are in between
+VAIN_RECORDINGS = 5  # recordings in vain in a row, before the function runs as it is
+CALLS_PER_RECORDING = 10  # plain calls that take about as long as a recording
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
 TRIED_REPLAYS = 8  # of each of two texts, after which the faster one stays
 TOLD_CALLS = 3  # calls run as they are for one reason, before a warning tells it

@@ -555,10 +555,10 @@ class EmittedProgram:
             self.lines.append(f"{x} = {self.body(i.prim, i.params)}({', '.join([x, *args[1:]])})")
 
 
-def is_repeated(kinds: InstructionKinds) -> bool:
-    """Are most of the instructions in loops of blocks?"""
+def unlike_instructions(kinds: InstructionKinds) -> int:
+    """How many instructions are written one by one: those outside of loops, and three trips of each loop."""
     loops = [loop for start, stop in block_ranges(kinds) for loop in program_loops(kinds.table, start, stop)]
-    return sum([loop.stop - loop.start for loop in loops]) > 0.8 * len(kinds.table.code)
+    return len(kinds.table.code) - sum([loop.stop - loop.start - 3 * loop.period for loop in loops])
 
 
 def is_rolled(table: InstructionTable, start: int, stop: int) -> bool:

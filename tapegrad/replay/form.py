@@ -29,7 +29,6 @@ from .costs import (
     CALLS_PER_RECORDING,
     CHANGING_RECORDINGS,
     FREE_RECORDINGS,
-    LONG_INSTRUCTIONS,
     PROGRAMS_KEPT,
     REPLAYS_PER_RECORDING,
     TOLD_CALLS,
@@ -41,6 +40,15 @@ from .record.instructions import Guard
 from .record.recorder import is_single
 from .record.recording import Recording
 from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, exchange
+
+OTHER_KINDS = (
+    "had arguments of another kind",
+    "Prepare it once for each shape, or pad the arrays to a few shapes",
+)
+OTHER_WAYS = (
+    "took another way through it, or read other surroundings",
+    "Replace conditions on values by np.where, pass what changes as arguments",
+)
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
 
@@ -75,6 +83,12 @@ def any_variable(args: tuple) -> bool:
     return False
 
 
+def free_recordings(failed: Any) -> int:
+    """How many recordings in vain need not be paid for before. Arguments of another kind are likely to come
+    again, and errors are to be told."""
+    return 0 if type(failed) in (Guard, str) else FREE_RECORDINGS
+
+
 class TransformForm:
     """One of the functions above, and its programs, the last one used first."""
 
@@ -87,11 +101,10 @@ class TransformForm:
         # `AttributeWatch.places`
         self.apart: dict = {}
         self.read_first: dict = {}
-        # recordings of other ways of which few were replayed; how many replays there were at the last
-        self.vain = self.replayed = 0
+        self.vain = 0  # recordings in a row of which few were replayed
         self.told = False  # that they are in vain
-        # since the last recording: calls that took another way; how many replays there were before it
-        self.waited = self.replayed_before = 0
+        # calls run as they are since the last recording; how many replays there were before it
+        self.waited = self.replayed = 0
         self.eager: str | None = None  # why the function is run as it is
         self.plainly: collections.Counter = collections.Counter()  # why single calls were run as they are
         self.full = False  # are calls of further kinds run as they are?
@@ -150,28 +163,20 @@ class TransformForm:
             raise GuardError(self.complaint(args, failed))
         if self.owner.on_change == "record" and self.waits(failed):
             return self.plain(args)
-        if type(failed) in FAILED and self.owner.on_change == "record":
-            self.branched()
+        if self.programs and self.owner.on_change == "record":
+            self.branched(failed)
         return self.plain(args) if self.full and failed is None else self.record(args, failed)
 
-    @property
-    def is_long(self) -> bool:
-        """Return whether a recording of the function takes long. (Ranks record together, and do not wait.)"""
-        return not self.groups and any(
-            [len(kept.program.numbers) >= LONG_INSTRUCTIONS for kept in self.programs]
-        )
-
     def waits(self, failed: Any) -> bool:
-        """Return whether another way through the function is not recorded yet: the calls since the last
-        recording have not cost as much as it did, or several recordings were in vain. The time doubles while
-        they are."""
-        least = FREE_RECORDINGS << (self.vain - FREE_RECORDINGS) if self.vain >= FREE_RECORDINGS else 0
-        if type(failed) is Guard and self.is_long:
-            least = CALLS_PER_RECORDING << self.vain
+        """Return whether a call for which no program holds is run as it is. A recording costs as much as
+        `CALLS_PER_RECORDING` plain calls. So another way through the function, or other surroundings, are
+        recorded once the calls since the last one are as many, or twice as many after each in vain."""
+        free = free_recordings(failed)
         self.waited += 1
-        if self.waited + self.replays - self.replayed_before >= least:
+        calls = self.waited + self.replays - self.replayed
+        if self.vain < free or calls >= CALLS_PER_RECORDING << (self.vain - free):
             return False
-        self.plainly["they took other ways through it than the recorded ones"] += 1
+        self.plainly["no recording holds for them, and another one is not paid for yet"] += 1
         return True
 
     def unchecked(self, args: tuple, varying: int = 1) -> Callable | None:
@@ -209,7 +214,7 @@ class TransformForm:
         if way == PLAIN:
             return self.plain(args)
         if failed is not None:
-            self.branched()
+            self.branched(failed)
         self.joint += 1
         return self.record(args, failed)
 
@@ -226,17 +231,17 @@ class TransformForm:
         if self.plainly[reason] == TOLD_CALLS:
             warn(self.name, f"{TOLD_CALLS} calls were run as they are, without a replay: {reason}")
 
-    def branched(self) -> None:
-        """The call takes a way through the function that none before it took.  Where each one does,
-        recordings are in vain: there are more and more calls between them, and then no more of them."""
+    def branched(self, failed: Any) -> None:
+        """Count a recording of a call for which no program held.  While few replays lie between recordings,
+        they are in vain: there are more and more calls between them, and then no more of them."""
         self.vain = 1 if self.replays - self.replayed >= REPLAYS_PER_RECORDING else self.vain + 1
-        self.replayed = self.replays
-        if self.vain == (2 if self.is_long else FREE_RECORDINGS) and not self.told:
+        if self.vain == max(free_recordings(failed), 2) and not self.told:
             self.told = True
+            what, advice = OTHER_KINDS if failed is None else OTHER_WAYS
             warn(
                 self.name,
-                f"each of the last {self.vain} recorded calls took another way through it, so some calls are "
-                "run as they are. Replace conditions on values by np.where, or call the function unprepared",
+                f"each of the last {self.vain} recorded calls {what}, so some calls are run as they are. "
+                f"{advice}, or call the function unprepared",
             )
 
     def complaint(self, args: tuple, failed: Any) -> str:
@@ -251,11 +256,12 @@ class TransformForm:
         long, and holds no cycles.)"""
         with scope_block():
             CollectorPause()
-            return self.recorded(args, failed)
+            y = self.recorded(args, failed)
+        self.waited, self.replayed = 0, self.replays
+        return y
 
     def recorded(self, args: tuple, failed: Any) -> Any:
         compare_each_time()
-        self.waited, self.replayed_before = 0, self.replays
         owner = self.owner
         example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
         if owner.on_change == "raise" and example.values(of_f) is None:
@@ -416,14 +422,12 @@ class TransformForm:
         shown = [t for t in told.heard if type(t) is tuple and "encountered in" not in t[1]]
         unkept = trace.unkept or (f"the function gives a warning: {shown[0][1]}" if shown else None)
         if reason is None and unkept is not None and self.vain < VAIN_RECORDINGS:
-            self.branched()
+            self.branched(unkept)
             return False
         if reason is None and self.vain >= VAIN_RECORDINGS:
             vain = f"each of the last {self.vain} recordings took another way, and few were replayed"
             reason = unkept or vain
         reason = reason or self.too_many(failed) or unkept
-        if self.eager is not None:
-            return False
         if reason is not None:
             self.stop(reason)
             return False
@@ -437,20 +441,13 @@ class TransformForm:
         """Were there too many recordings for so few replays?  Then other calls run as they are, or all."""
         if self.recordings <= 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             return None
-        reason = f"it was recorded {self.recordings} times for {self.replays} replays"
-        if self.owner.on_change != "record":
-            return reason
-        self.full = failed is None and len(self.programs) == PROGRAMS_KEPT
-        then = (
-            f"the last {PROGRAMS_KEPT} of them are replayed, and others run as they are"
-            if self.full
-            else "it is run as it is"
-        )
-        many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
-        advice = "Prepare it once for each shape, or pad the arrays to a few shapes"
-        warn(self.name, f"{reason}, for {many}. {advice}")
+        is_full = failed is None and len(self.programs) == PROGRAMS_KEPT
+        self.full = is_full and self.owner.on_change == "record"
         if not self.full:
-            self.eager, self.programs = reason, []
+            return f"it was recorded {self.recordings} times for {self.replays} replays"
+        if not self.told:
+            kept = f"the last {PROGRAMS_KEPT} are replayed, and others run as they are from now on"
+            warn(self.name, f"its calls differ in more than {PROGRAMS_KEPT} ways; {kept}. {OTHER_KINDS[1]}")
         return None
 
     def check(self, args: tuple, trace: Any, before: "CachedProgram | None") -> None:

@@ -198,8 +198,8 @@ class Program:
         """How `run` does each instruction: (number, call, operands, does it write?, may the result lie in the
         memory of an operand?, the setting from here on, the values that it reads as the last)."""
         last = [-1] * self.size
-        for n, (_, i) in enumerate(self.code):
-            for j in i.args:
+        for n, ks in enumerate(self.code.operands):
+            for j in ks:
                 last[j] = n
         for k in self.ends:
             last[k] = -1
@@ -209,15 +209,22 @@ class Program:
                 dying[n] += (j,)
         steps: list = []
         watched: Any = ()
+        forms: dict = {}  # id of what is done -> how; many instructions share it
+        code = self.code
         with scope_block():
             CollectorPause()
-            for (k, i), dead in zip(self.code, dying, strict=True):
-                prim, setting = i.prim, None
-                if i.watched is not watched and i.watched != watched:
-                    watched = i.watched
+            for k, what, ks, dead in zip(code.numbers, code.what, code.operands, dying, strict=True):
+                form = forms.get(id(what))
+                if form is None:
+                    prim, params, _ = what
+                    run = functools.partial(prim.run, **params) if params else instruction_form(prim)[0]
+                    aliases = prim is READ or prim.aliases or not prim.declared
+                    form = forms[id(what)] = run, prim.writes, aliases
+                setting = None
+                if what[2] is not watched and what[2] != watched:
+                    watched = what[2]
                     setting = setting_of(watched)
-                aliases = prim is READ or prim.aliases or not prim.declared
-                steps.append((k, body_of(i), i.args, prim.writes, aliases, setting, dead))
+                steps.append((k, form[0], ks, *form[1:], setting, dead))
         return steps
 
     def run(self, values: list) -> Any:
@@ -365,11 +372,6 @@ class RecordedFacts:
         """Return whether instruction k gives integers that are not the same in each replay."""
         dtype = self.trace.looks[k][5]
         return dtype is not None and dtype.kind in "iu" and self.trace.what[k][0] is not CONSTANT
-
-
-def body_of(i: Instruction) -> Callable:
-    """What does an instruction; a write, to its first operand."""
-    return functools.partial(i.prim.run, **i.params) if i.params else instruction_form(i.prim)[0]
 
 
 def run_instruction(i: Instruction, args: list) -> Any:

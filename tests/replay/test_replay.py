@@ -14,6 +14,7 @@ import pytest
 import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.errors import AliasError, ArgumentError, GuardError, ShapeError
+from tapegrad.replay.costs import CALLS_PER_RECORDING
 
 pytestmark = pytest.mark.smoke
 
@@ -274,7 +275,7 @@ def settings():
 def test_what_f_reads_is_guarded(case):
     _, f, change = case
     p, strict = tg.prepare(f, X), tg.prepare(f, X, on_change="raise")
-    for _ in range(3):
+    for _ in range(CALLS_PER_RECORDING):
         assert np.allclose(p.grad(X), tg.grad(f)(X)) and np.allclose(strict.grad(X), tg.grad(f)(X))
     before = p.grad(X)
     change()
@@ -303,8 +304,9 @@ def branching(x):
 
 def test_a_branch_that_flips():
     p = tg.prepare(branching, X)
-    for x in (X, -X, X, -X, X * 2):
+    for n, x in enumerate(3 * [X, -X, X, -X, X * 2]):
         assert np.allclose(p.grad(x), tg.grad(branching)(x))
+        assert recordings(p) == 1 or n >= CALLS_PER_RECORDING
     assert recordings(p) == 2
     strict = tg.prepare(branching, X, on_change="raise")
     strict.grad(X)
@@ -413,7 +415,7 @@ def test_a_number_that_is_used_up_is_run_plainly_in_the_end():
         return tg.value(x)[0] * x[0] if int(x[0] * 1e6) % 2 else x[0] * 2.0
 
     p = tg.prepare(f, X)
-    for k in range(60):
+    for k in range(330):
         x = X + 0.001234567 * k
         assert np.allclose(p.grad(x), tg.grad(f)(x))
     assert "another way, and few were replayed" in p.report()
@@ -767,22 +769,30 @@ def events(trips):
     return f
 
 
-def test_a_function_that_takes_another_way_at_each_call():
-    """An event in a loop: few recordings, further and further apart, and then none; five ways in turn are
-    recorded and replayed."""
+def test_other_ways_are_recorded_once_calls_have_paid_for_it():
+    """A recording costs about as much as ten plain calls. Plain calls come first, twice as many after each
+    recording in vain."""
 
-    f = events(60)
+    f, last = events(100), 3 * CALLS_PER_RECORDING
     p, rng = tg.prepare(f, X), np.random.default_rng(0)
-    for n in range(100):
+    for n in range(last + 1):
         x = rng.random(3) + 0.2
-        if n % 10 == 9:
-            np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-12)
+        if n == last:
+            with pytest.warns(tg.errors.ReplayWarning, match="took another way"):
+                g = p.grad(x)
+            np.testing.assert_allclose(g, tg.grad(f)(x), rtol=1e-12)
         else:
             p.grad(x)
-        if n == 5:
-            assert "1 calls were run as they are: they took other ways" in p.report()
-    assert recordings(p) == 8 and "took another way" in p.report()
+        assert recordings(p) == 1 + (n >= CALLS_PER_RECORDING) + (n == last)
+    assert f"{last - 2} calls were run as they are: no recording holds for them" in p.report()
 
+    q, points = tg.prepare(f, X), rng.random((3, 3)) + 0.2
+    for n in range(40):
+        np.testing.assert_allclose(q.grad(points[n % 3]), tg.grad(f)(points[n % 3]), rtol=1e-12)
+    assert recordings(q) == 3 and replayed(q)
+
+
+def test_ways_in_turn_are_recorded_one_after_the_other():
     def ways(x):
         y = x
         for k in range(1, 5):
@@ -790,33 +800,25 @@ def test_a_function_that_takes_another_way_at_each_call():
                 y = np.sin(y) + k
         return (y * y).sum()
 
-    q = tg.prepare(ways, X)
-    for n in range(40):
+    p = tg.prepare(ways, X)
+    for n in range(120):
         x = X + n % 5
-        np.testing.assert_allclose(q.grad(x), tg.grad(ways)(x), rtol=1e-12)
-    assert recordings(q) == 5 and replayed(q)
+        np.testing.assert_allclose(p.grad(x), tg.grad(ways)(x), rtol=1e-12)
+    assert recordings(p) == 5 and replayed(p)
 
 
-def test_other_ways_through_a_long_function_are_recorded_once_calls_have_paid_for_it():
-    """A recording of a long function costs about as much as eight plain calls. Plain calls come first."""
+def test_surroundings_that_change_often_are_not_recorded_each_time():
+    """Each recording of this function is replayed three times at most."""
+    missing, y = np.zeros(20, bool), np.linspace(0, 1, 20)
 
-    f = events(300)
-    p, rng = tg.prepare(f, X), np.random.default_rng(0)
-    for n in range(25):
-        x = rng.random(3) + 0.2
-        if n == 24:
-            with pytest.warns(tg.errors.ReplayWarning, match="took another way"):
-                g = p.grad(x)
-            np.testing.assert_allclose(g, tg.grad(f)(x), rtol=1e-12)
-        else:
-            p.grad(x)
-        assert recordings(p) == 1 + (n >= 8) + (n >= 24)
-    assert "22 calls were run as they are: they took other ways" in p.report()
+    def f(x):
+        return sum([(x[0] * v - x[1]) ** 2 for v, m in zip(y, missing, strict=True) if not m])
 
-    q, points = tg.prepare(f, X), rng.random((3, 3)) + 0.2
-    for n in range(40):
-        np.testing.assert_allclose(q.grad(points[n % 3]), tg.grad(f)(points[n % 3]), rtol=1e-12)
-    assert recordings(q) == 3 and replayed(q)
+    p = tg.prepare(f, X)
+    for n in range(80):
+        missing[n // 4] = True
+        np.testing.assert_array_equal(p.grad(X + n), tg.grad(f)(X + n))
+        assert recordings(p) == sum([n >= k * CALLS_PER_RECORDING for k in (0, 1, 3, 7)])
 
 
 class Held:

@@ -10,7 +10,7 @@ import pytest
 import tapegrad as tg
 from tapegrad._capture import dependencies
 from tapegrad.errors import GuardError, ReplayWarning
-from tapegrad.replay import emitted, form, program
+from tapegrad.replay import cached_program, emitted, form, program
 
 X = np.array([2.0, 1.0, 3.0])
 
@@ -47,6 +47,19 @@ def test_a_text_that_fails_at_a_call_is_told_once():
     with pytest.warns(ReplayWarning, match="a fault"):
         assert np.array_equal(p.grad(X + 1), 3 * (X + 1) ** 2)
     assert np.array_equal(p.grad(X), 3 * X**2) and written == 0
+
+
+def test_a_package_that_is_not_installed_is_named(monkeypatch):
+    def load(_):
+        raise ModuleNotFoundError("No module named 'llvmlite'", name="llvmlite")
+
+    monkeypatch.setattr(cached_program, "load", load)
+    p = tg.prepare(cubes, X, compile=True)
+    text = "nothing is compiled: .* called one after the other from now on. .* pip install llvmlite$"
+    with pytest.warns(ReplayWarning, match=text):
+        for _ in range(3):
+            assert np.array_equal(p.grad(X), 3 * X**2)
+    assert np.array_equal(p.grad(X), 3 * X**2)
 
 
 def test_a_program_that_fails_where_the_function_does_not_is_told_once(monkeypatch):

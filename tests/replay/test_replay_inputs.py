@@ -114,7 +114,7 @@ def test_a_number_that_tells_a_view_is_guarded():
         return row.sum()
 
     p = tg.prepare(f, X, np.array([0, 1]))
-    for i in ([0, 1], [0, 2], [3, 2], [0, 4]):
+    for i in 4 * [[0, 1], [0, 2], [3, 2], [0, 4]]:
         assert close(p.grad(X, np.array(i)), tg.grad(f)(X, np.array(i)))
     assert p.forms["grad"].recordings == 2
 
@@ -771,8 +771,8 @@ def test_a_ninth_shape_in_turn_warns_once():
     """Each call would be recorded anew; after some of them eight shapes are replayed, and others run as they
     are."""
     p = tg.prepare(lambda x: (x * x).sum(), np.ones(3))
-    with pytest.warns(tg.errors.ReplayWarning, match="more than 8 ways in turn") as told:
-        for _ in range(4):
+    with pytest.warns(tg.errors.ReplayWarning, match="had arguments of another kind") as told:
+        for _ in range(40):
             for n in range(1, 10):
                 np.testing.assert_array_equal(p.grad(np.ones(n)), 2 * np.ones(n))
     assert (

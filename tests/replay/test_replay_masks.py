@@ -72,15 +72,15 @@ def test_masks_that_flip(f, method):
             np.testing.assert_allclose(found, want, 1e-12, 1e-13)
     form = p.forms[method]
     if f in (counted, kept_apart):
-        assert form.recordings > 4 and form.eager is None
+        assert form.recordings == 2 and form.eager is None
     elif f is damped:
-        assert form.recordings <= 6 and form.replays >= 6  # by which of the eight masks choose none
+        assert form.recordings <= 6 and form.replays >= 5  # by which of the eight masks choose none
 
 
 def test_a_mask_that_chooses_nothing_is_told_from_one_that_does():
     p = tg.prepare(in_its_domain, POINTS[0])
     with np.errstate(all="raise", under="ignore"):
-        for x in (POINTS[0], -np.abs(POINTS[1]), np.abs(POINTS[2]), POINTS[3], -np.abs(POINTS[4])):
+        for x in 12 * [POINTS[0], -np.abs(POINTS[1]), np.abs(POINTS[2]), POINTS[3], -np.abs(POINTS[4])]:
             np.testing.assert_allclose(p.grad(x), tg.grad(in_its_domain)(x), 1e-12, 1e-13)
     assert p.forms["grad"].recordings == 3
 

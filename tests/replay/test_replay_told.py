@@ -203,7 +203,9 @@ def test_modules_that_write_texts_wait_too(monkeypatch):
     monkeypatch.setattr(cached_program, "LOADING_NS", 4.0)
     monkeypatch.setattr(cached_program, "EMITTER", "tapegrad.replay.unloaded")
     monkeypatch.setattr(cached_program.WRITING, "factor", 1 / cached_program.REPAID)
-    kept = SimpleNamespace(compile="auto", cuda_graph=False, joint=0, emitted=None, due=2, writing_cost=3.0)
+    kept = SimpleNamespace(
+        compile="auto", cuda_graph=False, joint=0, emitted=None, early=False, writing_cost=3.0
+    )
     for kept.spent in (2, 3, 6, 7):
         assert CachedProgram.is_paid(kept) == (kept.spent == 7)
     monkeypatch.setattr(cached_program, "EMITTER", "sys")

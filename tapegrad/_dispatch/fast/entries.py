@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ... import cache
+from ..._core.abstract_arrays import NUMBERS as HIDDEN_NUMBERS
 from ..._core.arrays import F8, IMMUTABLE, NUMBERS
 from ..._core.forward import FORWARD, Dual
 from ..._core.primitive import Primitive, bind, both_saved, frozen_view, handle, refresh
@@ -97,7 +98,11 @@ def {name}(a, b):
             cb = None
             w = b._value
             j = b._slot
-            number = b._trace is trace and ((d := type(w)) is float64 or d is FLOAT)
+            if b._trace is trace:
+                d = type(w)
+                number = d is float64 or d is FLOAT
+                if d is HIDDEN:
+                    return trace.pair(prim, a, b, v, w, i, j)
         else:
             w = b
             j = None
@@ -326,7 +331,7 @@ GENERAL_CALLS = 4
 # The names that generated code uses.
 SPACE: dict = dict(
     __name__=__name__, GENERAL_CALLS=GENERAL_CALLS, both_saved=both_saved,
-    Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HANDLES=HANDLES, CLASSES=CLASSES,
+    Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HIDDEN=HIDDEN_NUMBERS[F8], HANDLES=HANDLES, CLASSES=CLASSES,
     View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
     settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8, NUMBERS=NUMBERS - {bool},
     CONSTANT=CONSTANT, NOTHING=NOTHING,

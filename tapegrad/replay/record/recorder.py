@@ -29,7 +29,7 @@ from ..._core.arrays import (
     room_like,
     xp_of,
 )
-from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
+from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line, spelt, users_place
 from ..._core.float_errors import LOUD, ErrorListener, looked_at
 from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tracked, live, lower, values_of
 from ..._core.reverse import setting_copy
@@ -38,7 +38,7 @@ from ..._core.trees import nested
 from ..._core.variable import HANDLES, Variable, View, new, variable
 from ..._dispatch.random import DRAW
 from ..costs import OPENED_ELEMENTS
-from .abstract_values import elementwise_rule, look_at
+from .abstract_values import OF_FLOAT, elementwise_rule, look_at
 from .instructions import (
     ARGUMENT,
     CAPTURED,
@@ -193,7 +193,7 @@ class Record(Trace):
         v = self.known[k]
         self.asked += 1
         if (k, False) not in self.guards:
-            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, callers_line())
+            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, spelt(users_place()))
         return copy_with_layout(v) if is_array(v) else v
 
     def held(self, x):
@@ -204,7 +204,7 @@ class Record(Trace):
         v = bool(self.known[k])
         self.asked += 1
         if (k, True) not in self.guards:
-            self.guards[k, True] = Guard(k, v, True, callers_line())
+            self.guards[k, True] = Guard(k, v, True, spelt(users_place()))
         return v
 
     def seems_finite(self, x):
@@ -291,15 +291,16 @@ class Record(Trace):
         c = copy_with_layout(v)
         if c.strides == v.strides:
             return slot
-        return self.new(c, (LAID, laid_settings(c.shape, c.strides), ()), (self.same.get(slot, slot),))
+        return self.laid(slot, c)
 
     def laid_slot(self, slot, value):
-        v = self.known[slot]
         fresh = room_like(value)
-        fresh[...] = v
-        return self.new(
-            fresh, (LAID, laid_settings(fresh.shape, fresh.strides), ()), (self.same.get(slot, slot),)
-        )
+        fresh[...] = self.known[slot]
+        return self.laid(slot, fresh)
+
+    def laid(self, slot: int, v: Any) -> int:
+        """A copy of what is in the slot, laid out as v, which it is."""
+        return self.new(v, (LAID, laid_settings(v.shape, v.strides), ()), (self.same.get(slot, slot),))
 
     def close(self):
         """Captured arrays as the function left them."""
@@ -333,10 +334,7 @@ class Record(Trace):
         plain array may change."""
         if type(v) in NUMBERS and type(a) not in HANDLES:
             key = (type(v), v) if v and v == v else settings_key(v)  # (there is a zero of either sign)
-            found = self.constant.get(key)
-            if found is None:
-                found = self.constant[key] = self.new(v, INPUT[CONSTANT])
-            return found
+            return self.constant_number(key, v)
         found = self.fixed.get(id(v))
         if found is not None:
             return found
@@ -352,14 +350,18 @@ class Record(Trace):
                 self.freeze(v)
                 key = content_key(v)
                 if key is not None:
-                    found = self.constant.get(key)
-                    if found is None:
-                        found = self.constant[key] = self.new(copy_with_layout(v), INPUT[CONSTANT])
-                    return found
+                    return self.constant_number(key, v)
                 v = copy_with_layout(v)
         k = self.new(v, INPUT[CONSTANT])
         if stays:
             self.fixed[id(v)] = k
+        return k
+
+    def constant_number(self, key: Any, v: Any) -> int:
+        """The number of the constant v, of which those with one key are one."""
+        k = self.constant.get(key)
+        if k is None:
+            k = self.constant[key] = self.new(copy_with_layout(v) if is_array(v) else v, INPUT[CONSTANT])
         return k
 
     def step(self, prim, args, inputs, slots, params):
@@ -409,13 +411,17 @@ class Record(Trace):
             known = self.known
             k = len(known)
             if len(given) == 1:
-                out, of_looks = run(known[given[0]]), looks[given[0]][3]
+                out = run(known[given[0]])
             else:
                 i, j = given
-                out, of_looks = run(known[i], known[j]), (looks[i][3], looks[j][3])
-            look = to_look.get(of_looks)
-            if look is None or type(out) is not look[4] or out.dtype is not look[5]:
-                look = to_look[of_looks] = look_at(out)
+                out = run(known[i], known[j])
+            if type(out) is float64:
+                look = OF_FLOAT
+            else:
+                of_looks = tuple([looks[i][3] for i in given])
+                look = to_look.get(of_looks)
+                if look is None or type(out) is not look[4] or out.dtype is not look[5]:
+                    look = to_look[of_looks] = look_at(out)
             self.what.append(what)
             self.operands.append(slots)
             known.append(out)
@@ -543,13 +549,13 @@ class Record(Trace):
         if isinstance(error, OfTracked):
             return
         self.raised, self.asked = True, self.asked + 1
-        place, what = callers_line(), f"{type(error).__name__} of {prim}"
+        what = f"{type(error).__name__} of {prim}"
         if prim.writes or prim.external:
             how = "writes an array" if prim.writes else "exchanges data"
-            self.unkept = f"{place}: {what}, which {how}"
+            self.unkept = f"{callers_line()}: {what}, which {how}"
             return
         k = self.new(True, (RAISED, conditions(prim, params, error, LOUD in self.watched), ()), ks)
-        self.guards[k, True] = Guard(k, True, True, place, what)
+        self.guards[k, True] = Guard(k, True, True, spelt(users_place()), what)
 
     def move(self, slot, values):
         """A write is done where the buffer lies if nobody else holds that, else in a copy."""
