@@ -337,6 +337,7 @@ class EndedTrace(TransparentTrace):
 
 
 HOOKS: AnyList = []
+WIDE = frozenset((float, int, np.float64))  # classes of numbers in which rules can compute
 
 
 def hook(f: Any) -> Any:
@@ -356,7 +357,7 @@ def bind(prim: Primitive, args: Any, params: Params) -> Any:
         elif c not in HANDLES:
             if (code := a.dtype.char) == "O" if c is np.ndarray else c is list or c is tuple:
                 others = True
-            elif code in prim.narrow if c is np.ndarray else is_narrow(a, prim.narrow):
+            elif code in prim.narrow if c is np.ndarray else c not in WIDE and is_narrow(a, prim.narrow):
                 narrow = True
             continue
         handles = True
