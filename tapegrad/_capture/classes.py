@@ -109,7 +109,7 @@ def of_arrays(meta: type) -> type:
     return space_of(meta)[OF_ARRAYS]
 
 
-def metaclass(bases: tuple, wanted: Any) -> Any:
+def metaclass(bases: tuple, wanted):
     """That of a class which the function derives from shadows and others; `wanted` unless theirs conflict
     because of the shadows."""
     metas = [type(b) for b in bases if isinstance(b, type)] + ([wanted] if isinstance(wanted, type) else [])
@@ -140,7 +140,7 @@ class Members(Holder):
         return list(Members.bound(change[2], change[4]).items())
 
     @staticmethod
-    def altered(shadow: Any, change: tuple) -> bool:
+    def altered(shadow, change: tuple) -> bool:
         _, c, new, _, before = change
         if space_of(new)[SOURCE].is_untouched():
             return False
@@ -151,7 +151,7 @@ class Members(Holder):
         return past or bool(Members.bound(new, before))
 
     @staticmethod
-    def undo(back: Any, change: tuple) -> None:
+    def undo(back, change: tuple) -> None:
         _, c, new, _, before = change
         if not back.undo:
             for name, v in Members.bound(new, before).items():
@@ -162,7 +162,7 @@ class Members(Holder):
         return [("classes", change[side])]
 
     @staticmethod
-    def is_unmodified(shadow: Any, change: tuple) -> bool:
+    def is_unmodified(shadow, change: tuple) -> bool:
         _, c, new, _, before = change
         read = {
             name: getattr(v, "method", v) if name in PROTOCOLS else v
@@ -196,7 +196,7 @@ class InstanceState(Holder):
         )
 
     @staticmethod
-    def altered(shadow: Any, change: tuple) -> bool:
+    def altered(shadow, change: tuple) -> bool:
         _, x, new, before = change
         if is_unread(new):
             return False
@@ -206,7 +206,7 @@ class InstanceState(Holder):
         )
 
     @staticmethod
-    def undo(back: Any, change: tuple) -> None:
+    def undo(back, change: tuple) -> None:
         """A shadow that leaked becomes one of the user's class."""
         _, x, new, before = change
         if is_unread(new):
@@ -236,7 +236,7 @@ class InstanceState(Holder):
         return [("objects", x), *held, *([("dicts", space)] if space is not NOTHING else ())]
 
     @staticmethod
-    def is_unmodified(shadow: Any, change: tuple) -> bool:
+    def is_unmodified(shadow, change: tuple) -> bool:
         _, x, new, before = change
         if is_unread(new):
             return True
@@ -245,12 +245,12 @@ class InstanceState(Holder):
         return not InstanceState.bound(state_of(new), before) and stands_for(shadow, held.values(), made)
 
 
-def refill_attributes(new: Any, state: dict, kind: type) -> None:
+def refill_attributes(new, state: dict, kind: type) -> None:
     clear_attributes(new)
     put_state(new, state, kind)
 
 
-def users_own(v: Any, kind: type) -> bool:
+def users_own(v, kind: type) -> bool:
     """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do
     not allow it."""
     try:
@@ -265,7 +265,7 @@ class ClassCapture(Capture):
 
     classes: dict  # shadow class -> class
 
-    def klass(self, c: type) -> Any:
+    def klass(self, c: type):
         if not is_user_class(c):
             return stand_ins.function_stand_in(c) or c
         if issubclass(c, BaseException) or c in self.classes:
@@ -304,7 +304,7 @@ class ClassCapture(Capture):
             before[name] = space_of(new)[name]
         return new
 
-    def pooled(self, c: type, meta: type, bases: tuple) -> Any:
+    def pooled(self, c: type, meta: type, bases: tuple):
         free = space_of(c).get(POOL, ())
         for k in range(len(free) - 1, -1, -1):
             try:
@@ -318,7 +318,7 @@ class ClassCapture(Capture):
                 free.insert(k, entry)
         return None
 
-    def property(self, m: Any) -> Any:
+    def property(self, m):
         parts = parts_of(m)
         shadows = self.each(parts)
         kind = self(type(m))
@@ -332,7 +332,7 @@ class ClassCapture(Capture):
         put_state(new, {k: self(v) for k, v in state_of(m).items()})
         return new
 
-    def instance(self, x: Any) -> Any:
+    def instance(self, x):
         kind = type(x)
         if kind in self.classes:
             return x
@@ -366,7 +366,7 @@ class ClassCapture(Capture):
                 if kind is InstanceState:
                     read(new)
 
-    def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
+    def attributes_of(self, x, new, **other) -> None:
         before = {
             name: self(value) for name, value in state_of(x, type(new)).items() if name not in other
         } | other

@@ -38,7 +38,7 @@ from .._core.variable import DIRECT, Variable, bottom, copied, frozen, variable
 from ..ops.declare import dtype
 
 
-def user_name(f: Any) -> str:
+def user_name(f) -> str:
     if type(f) is types.FunctionType:
         return f.__name__
     while isinstance(f, (functools.partial, Const)):
@@ -46,7 +46,7 @@ def user_name(f: Any) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
-def where_of(f: Any) -> str:
+def where_of(f) -> str:
     """Where f is defined, as ' (defined at file:line)'; an empty text if that is unknown."""
     code = getattr(getattr(f, "__wrapped__", f), "__code__", None)
     return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
@@ -58,7 +58,7 @@ USAGE = {"vjp": "vjp(f, x)", "jvp": "jvp(f, (x,), (v,))", "hvp": "hvp(f, x, v)",
          "inplace": "inplace(f, like)", "stateful": "stateful(f, a)"}  # fmt: skip
 
 
-def check_function(call: str, f: Any) -> None:
+def check_function(call: str, f) -> None:
     """Raise unless f is a function. `call` is the name of the transform."""
     if callable(f.value if type(f) is Const else f):
         return
@@ -79,7 +79,7 @@ def check_function(call: str, f: Any) -> None:
     )
 
 
-def checked_argnums(call: str, argnums: Any) -> int | AnyTuple:
+def checked_argnums(call: str, argnums) -> int | AnyTuple:
     """Check `argnums`, and return it as an int or a tuple of ints."""
     if type(argnums) is int:
         return argnums
@@ -113,7 +113,7 @@ def all_positions(call: str, argnums: int | AnyTuple | None, primals: AnyTuple) 
     return checked_argnums(call, argnums)
 
 
-def numpy_number(x: Any) -> Any:
+def numpy_number(x):
     """Convert a Python float or complex number to NumPy's scalar type."""
     return np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
 
@@ -123,7 +123,7 @@ def writable_value(x: Variable) -> Variable:
     return x._trace.taken(x) if x._trace is not None and x._trace.visibility == SAMPLED else frozen(x)
 
 
-def enter_leaf(x: Any, call: str = "") -> Any:
+def enter_leaf(x, call: str = ""):
     """The value of an argument leaf, unaffected by later writes: arrays are copied, Variables are frozen."""
     if type(x) is np.ndarray:
         return copy_with_layout(x)
@@ -141,7 +141,7 @@ def enter_leaf(x: Any, call: str = "") -> Any:
 OPERATORS = frozenset(("__add__", "__mul__", "__matmul__", "__array_ufunc__", "__array_function__"))
 
 
-def check_operators(what: str, x: Any) -> None:
+def check_operators(what: str, x) -> None:
     """Raise for a subclass of `ndarray` with operators of its own, such as numpy.matrix."""
     kind = type(x)
     if kind is np.ndarray or not issubclass(kind, np.ndarray):
@@ -210,7 +210,7 @@ class Inputs:
             f"argnums="
         )
 
-    def rebuilt(self, a: Any, members: AnyList) -> Any:
+    def rebuilt(self, a, members: AnyList):
         """The argument a with other leaves."""
         if not is_node(a):
             return members[0]
@@ -295,7 +295,7 @@ class Inputs:
             OPEN.aliased = {**self.outer, **aliased}
         return [a.value if isinstance(a, Const) else a for a in out] if self.constants else out
 
-    def results(self, found: AnyDict) -> Any:
+    def results(self, found: AnyDict):
         """The results in the tree of each argument in `argnums`: `found[key]` at active leaves, else None."""
         if self.single and type(self.args[self.nums[0]]) in LEAVES:
             return found.get(0)
@@ -330,7 +330,7 @@ def positions(call: str, argnums: int | AnyTuple, count: int) -> AnyTuple:
     return found
 
 
-def is_active(x: Any) -> bool:
+def is_active(x) -> bool:
     """Does this leaf of an argument have a derivative?"""
     kind = type(x)
     if kind is np.ndarray:

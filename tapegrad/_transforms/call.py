@@ -68,7 +68,7 @@ from .arguments import (
 COPIED_RESULT_BYTES = 4096  # bytes; to copy so little costs less than to ask whether that is needed
 
 
-def constant_like(x: Any, c: float) -> Any:
+def constant_like(x, c: float):
     """A constant of the shape and dtype of x.  A number of NumPy's own is 6 times as fast as a 0-d array."""
     if type(x) is np.float64:
         return np.float64(c)
@@ -80,7 +80,7 @@ def constant_like(x: Any, c: float) -> Any:
     return xp_of(x).full(x.shape, c, x.dtype)
 
 
-def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
+def derivative_out(g, like, plain: bool = False):
     """A derivative as a result for the caller, with the kind and dtype of `like`, and memory of its own in
     C order. It is a Variable only within an outer transform; `plain` says that there is none."""
     if plain or not OPEN.depth:  # the usual ones, told at once
@@ -103,13 +103,13 @@ def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
     return plain_result(_plain_out(g, layout_of(like)))
 
 
-def plain_result(a: Any) -> Any:
+def plain_result(a):
     """A plain result. Within another transform it becomes a Variable of level 0, because the user may write
     tracked values into it."""
     return handle(a) if OPEN.depth and is_array(a) else a
 
 
-def _plain_out(g: Any, like: Any) -> Any:
+def _plain_out(g, like):
     if not is_array(like):
         return dtype(like).type(g.item() if is_array(g) else g) if xp_of(g) is np else g
     if not is_array(g):
@@ -125,7 +125,7 @@ def _plain_out(g: Any, like: Any) -> Any:
     return g.copy()
 
 
-def value_out(y: Any) -> Any:
+def value_out(y):
     """What a function returned, one level down, as a result for the caller."""
     if isinstance(y, Variable):
         y = live(y)
@@ -135,10 +135,10 @@ def value_out(y: Any) -> Any:
     return plain_result(owned(y)) if is_array(y) else np.float64(y) if type(y) is float else y
 
 
-def plain_tree(y: Any) -> Any:
+def plain_tree(y):
     """The auxiliary output, with plain values in place of Variables of ended transforms."""
 
-    def leaf(v: Any) -> Any:
+    def leaf(v):
         if has_objects(v):
             v = v.copy()
             v.reshape(-1)[:] = [plain_tree(e) for e in v.flat]
@@ -148,7 +148,7 @@ def plain_tree(y: Any) -> Any:
     return tree_map(leaf, without_subarrays(y))
 
 
-def lowered_leaf(y: Any, trace: Trace) -> AnyTuple:
+def lowered_leaf(y, trace: Trace) -> AnyTuple:
     """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
     if type(y) in DIRECT and y._trace is trace:
         return y._value, y._slot
@@ -162,13 +162,13 @@ def lowered_leaf(y: Any, trace: Trace) -> AnyTuple:
     return y, None
 
 
-def returned(y: Any) -> Any:
+def returned(y):
     """What a function returned, with object arrays of tracked numbers, and columns and tables of them, as
     arrays of numbers, and with the arrays of subarrays."""
     if type(y) in HANDLES:
         return y
 
-    def elements(v: Any) -> Any:
+    def elements(v):
         if has_objects(v) or hasattr(type(v), "plain_elements"):
             return argument(v)
         return arrays_of_tables(v)
@@ -176,11 +176,11 @@ def returned(y: Any) -> Any:
     return tree_map(elements, without_subarrays(y))
 
 
-def arrays_of_tables(y: Any, plain: bool = False) -> Any:
+def arrays_of_tables(y, plain: bool = False):
     """What a function returned, with columns and tables of tracked numbers as arrays: labels have no place in
     a derivative. `plain`: other floats too, which are tracked in another run."""
 
-    def array(v: Any) -> Any:
+    def array(v):
         if not is_table(v):
             return v
         numbers = numbers_of_table(v)
@@ -197,7 +197,7 @@ def run_once(
     kwargs: AnyDict,
     read: AnyFunction,
     lift: AnyFunction | None = None,
-    watch: Any = None,
+    watch=None,
 ) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be
     called in a block of `scope_block`, which closes the trace if f raises; the shadow that is returned wants
@@ -238,7 +238,7 @@ def run_once(
     return shadow
 
 
-def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: Any) -> TapegradError | None:
+def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer) -> TapegradError | None:
     """The error to raise in place of `error`, which f raised, or None. A common mistake is explained in a
     note."""
     ours = heard_error(error, OPEN.dropped or [], outer)
@@ -289,7 +289,7 @@ class RecordedCall:
         self,
         call: str,
         f: AnyFunction,
-        argnums: Any,
+        argnums,
         args: AnyTuple,
         kwargs: AnyDict,
         has_aux: bool = False,
@@ -304,14 +304,14 @@ class RecordedCall:
         if not part:
             tape.leaves = {}
 
-        def watch(key: Any, value: Any) -> Any:
+        def watch(key, value):
             x = tape.watch(value)
             self.slots[key] = x._slot
             if not part:
                 tape.leaves[x._slot] = value
             return x
 
-        def read(y: Any) -> None:
+        def read(y) -> None:
             if has_aux:
                 y, self.aux = with_auxiliary(call, f, y)
             self.tree = y = returned(y)
@@ -332,11 +332,11 @@ class RecordedCall:
         reverse.release(self.tape)
         self.shadow.finish()
 
-    def value(self) -> Any:
+    def value(self):
         members = iter(self.low)
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
-    def cotangents(self, call: str, w: Any, what: str = "cotangent") -> AnyList:
+    def cotangents(self, call: str, w, what: str = "cotangent") -> AnyList:
         """One cotangent, or None, for each leaf of the output."""
         active = [y if s is not None else None for y, s in self.low]
         return cast_leaves(call, what, leaves_like(call, what, w, self.tree), active)
@@ -380,7 +380,7 @@ class RecordedCall:
 WITH_AUX = ("grad", "value_and_grad", "hessian", "hvp", "value_grad_hvp", "hmp")
 
 
-def scalar_error(call: str, f: AnyFunction, y: Any) -> NotScalarError:
+def scalar_error(call: str, f: AnyFunction, y) -> NotScalarError:
     name, what = user_name(f), call.partition("(")[0]
     if is_node(y):
         pair = " (has_aux=True allows a pair)" if what in WITH_AUX else ""
@@ -407,7 +407,7 @@ def scalar_error(call: str, f: AnyFunction, y: Any) -> NotScalarError:
     )
 
 
-def check_scalar(call: str, f: AnyFunction, y: Any) -> None:
+def check_scalar(call: str, f: AnyFunction, y) -> None:
     if type(y) is FLOAT and type(y._value) is np.float64:
         return
     if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
@@ -422,7 +422,7 @@ def cast_leaves(call: str, what: str, given: AnyList, primals: AnyList) -> AnyLi
     ]
 
 
-def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
+def cast_to_primal(call: str, what: str, w, y):
     """Check a tangent or cotangent w against its primal y, and cast it to the dtype of y. The shapes must be
     equal; a complex w for a real y raises."""
     w = numpy_number(w)
@@ -459,7 +459,7 @@ def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
     return w.astype(want) if have != want else owned(w) if is_array(w) else w
 
 
-def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> AnyList:
+def leaves_like(call: str, what: str, w, tree, path: str = "") -> AnyList:
     """The leaves of w, which must have the structure of `tree`. None stands for zero."""
     if is_node(tree):
         if w is None:
@@ -480,7 +480,7 @@ def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> AnyL
     return [w]
 
 
-def form(x: Any) -> str:
+def form(x) -> str:
     """The structure of a tree, with the names of its fields."""
     named = is_node(x) and [s[1:] for s in steps(x) if s[0] == "."]
     return describe_tree(x) + (f" with fields {', '.join(named)}" if named else "")
@@ -495,7 +495,7 @@ def run_forward(
     args: AnyTuple,
     nums: AnyTuple,
     tangents: AnyTuple,
-    lift: Any = None,
+    lift=None,
     has_aux: bool = False,
 ) -> AnyTuple:
     """Run f at `args` in forward mode. Return its value, the tangent, and the auxiliary output or None.
@@ -517,7 +517,7 @@ def run_forward(
         for leaf in leaves_like(call, "tangent", t, args[n])
     ]
 
-    def watch(key: Any, value: Any) -> Any:
+    def watch(key, value):
         t = flat[key]
         if t is None:
             return value
@@ -526,7 +526,7 @@ def run_forward(
 
     found: AnyList = []
 
-    def read(y: Any) -> None:
+    def read(y) -> None:
         y, aux = with_auxiliary(call, f, y) if has_aux else (y, None)
         y = returned(y)
         found.extend((y, [lowered_leaf(v, dual) for v in leaves(y)], aux))
@@ -539,18 +539,18 @@ def run_forward(
     return (*value_and_tangent(y, pairs), plain_tree(aux) if has_aux else None)
 
 
-def with_auxiliary(call: str, f: AnyFunction, y: Any) -> AnyTuple:
+def with_auxiliary(call: str, f: AnyFunction, y) -> AnyTuple:
     """The pair that f returned."""
     if not (isinstance(y, tuple) and len(y) == 2):
         raise ArgumentError(f"{call}: with has_aux=True, {user_name(f)} must return a pair (value, aux)")
     return y
 
 
-def value_and_tangent(tree: Any, pairs: AnyList) -> AnyTuple:
+def value_and_tangent(tree, pairs: AnyList) -> AnyTuple:
     values, slopes = iter(pairs), iter(pairs)
     value = tree_map(lambda _: value_out(next(values)[0]), tree)
 
-    def tangent(_: Any) -> Any:
+    def tangent(_):
         y, t = next(slopes)
         t = t if t is None else free_of_gauge(y, t)
         return derivative_out(t, numpy_number(y)) if is_differentiable(layout_of(y)) else None

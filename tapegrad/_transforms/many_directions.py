@@ -1,8 +1,6 @@
 """Sweeps for many directions: by a batch of them at once, or one after another where they are few or a rule
 refuses."""
 
-from typing import Any
-
 import numpy as np
 
 from .._core.arrays import is_array, xp_of
@@ -22,14 +20,14 @@ SHARED_SWEEPS = 4  # sweeps at once where an operation shares work among them
 IN_TURN = 16  # directions of which a replay does one after another sooner
 
 
-def few_or_many(call: str, r: RecordedCall, sweep: AnyFunction, V: Any) -> AnyDict:
+def few_or_many(call: str, r: RecordedCall, sweep: AnyFunction, V) -> AnyDict:
     """`for_each` of a recording that is replayed: there a few directions are one text."""
     if shape(V)[0] > IN_TURN:
         return for_each(call, r, sweep, [V])
     return sweep_in_turn(sweep, [V], shape(V)[0])
 
 
-def empty_rows(x: Any) -> Any:
+def empty_rows(x):
     return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
 
 
@@ -101,7 +99,7 @@ def swept_at_once(call: str, sweep: AnyFunction, rows: AnyList, count: int, at_o
     )
 
 
-def basis(x: Any) -> Any:
+def basis(x):
     """The unit arrays of the shape of x, as rows."""
     s = shape(x)
     library = xp(x) if is_array(layout_of(x)) else np

@@ -49,7 +49,7 @@ class Rebind(Shadow):
 
     __slots__ = ("handles", "places", "of", "values", "state", "generators")
 
-    def __init__(self, f: Any, args: AnyList, of: "Rebind | Any" = None, values: AnyTuple = ()):
+    def __init__(self, f, args: AnyList, of: "Rebind | Any" = None, values: AnyTuple = ()):
         """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this
         one finds them, and keeps what f reads besides as it is now."""
         super().__init__(f, args)
@@ -61,7 +61,7 @@ class Rebind(Shadow):
         self.generators: AnyList = []  # of random numbers, with their states when they were found
         self.reads_all = True  # what is captured is to be known before the call
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         if not isinstance(x, Variable):
             kind = type(x)
             make = (
@@ -129,7 +129,7 @@ class Rebind(Shadow):
             self.handles.append((x, y))
         return y
 
-    def __exit__(self, kind: Any = None, error: BaseException | None = None, traceback: Any = None) -> None:
+    def __exit__(self, kind=None, error: BaseException | None = None, traceback=None) -> None:
         if error is not None and self.of is not None:
             note_carried(error, self.of.handles)
         super().__exit__(kind, error, traceback)
@@ -142,7 +142,7 @@ class Rebind(Shadow):
             self.handles.append((y, y))
         return self.places[id(y)]  # type: ignore[no-any-return]
 
-    def carried(self, x: Any) -> Any:
+    def carried(self, x):
         """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
         kind = type(x)
         new = self.seen[id(x)] = object.__new__(kind)  # before what leads back to it
@@ -153,7 +153,7 @@ class Rebind(Shadow):
         )
         return new
 
-    def drawn(self, x: Any) -> Any:
+    def drawn(self, x):
         if type(x) is RecordedIterator:
             return RecordedIterator(self, x, True)
         if self.of is None:
@@ -161,7 +161,7 @@ class Rebind(Shadow):
         self.iterator(getattr(x, "real", x))  # what it walks along
         return RecordedIterator(self, self.of(x), False)
 
-    def along(self, x: Any) -> Any:
+    def along(self, x):
         """A run of the function itself goes on with an iterator where it is; those after it begin where that
         began."""
         if self.of is None:
@@ -171,10 +171,10 @@ class Rebind(Shadow):
     def made_outside(self) -> set[Any]:
         return set()  # all is made anew, globals included
 
-    def globals_of(self, space: AnyDict) -> Any:
+    def globals_of(self, space: AnyDict):
         return self.own_globals(space)
 
-    def function(self, f: Any) -> Any:
+    def function(self, f):
         g = super().function(f)
         if g is not f and type(g.__globals__) is ModuleGlobals:
             names = names_in(f.__code__)
@@ -193,7 +193,7 @@ class Rebind(Shadow):
                 "attribute, a file, an unseeded random generator): pass it as an argument"
             )
 
-    def check(self, call: str, returned: Any = ()) -> AnyList:
+    def check(self, call: str, returned=()) -> AnyList:
         """Raise where a tracked value left by another way than arrays and the tree of the result, for its
         derivative would be lost: also in objects that are `returned`.  Gives the floats that left so.  Those
         of a run on plain values may have a derivative: a run on tracked values tells.  What a search kept
@@ -246,12 +246,12 @@ class RecordedIterator(UserIterator):
 
     __slots__ = ("again", "at", "items")
 
-    def __init__(self, shadow: Rebind, real: Any, again: bool):
+    def __init__(self, shadow: Rebind, real, again: bool):
         super().__init__(real, shadow)
         self.items: AnyList = real.items if type(real) is RecordedIterator else []
         self.at, self.again = 0, again
 
-    def __next__(self) -> Any:
+    def __next__(self):
         kept = self.real
         if self.at == len(self.items):
             self.items.append(next(kept.real))
@@ -260,7 +260,7 @@ class RecordedIterator(UserIterator):
         self.at += 1
         return self.given(kept.given(item) if self.again else item)
 
-    def send(self, value: Any) -> None:
+    def send(self, value) -> None:
         raise ArgumentError(
             "checkpoint: the function sends values to a generator made outside: make the generator inside"
         )
@@ -283,7 +283,7 @@ REPLACED: AnyDict = {
 }
 
 
-def held_floats(start: Any, known: Collection[int]) -> AnyList:
+def held_floats(start, known: Collection[int]) -> AnyList:
     """The Variables, float arrays and floats that an object holds: in containers, attributes, closures,
     generators.  Objects with these ids are not entered, nor are modules, names of globals and what these
     name."""
@@ -336,7 +336,7 @@ class CurrentNumbers:
     def __init__(self, numbers: AnyList):
         self.numbers = [(x, content_of(x)) for x in numbers]
 
-    def end(self, error: Any) -> None:
+    def end(self, error) -> None:
         for x, now in self.numbers:
             put_back(x, now)
 
@@ -359,7 +359,7 @@ def forgotten(shadow: Rebind) -> None:
 
 
 @contextlib.contextmanager
-def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
+def once_more(*functions, arrays: bool = True) -> Iterator[Any]:
     """Functions that have been called already, to be called again: what they alter stays as it is, but for
     captured arrays, which hold what these calls leave there.  `arrays=False`: these stay, too, for the
     derivatives of what they hold are right."""
@@ -381,7 +381,7 @@ def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def leaving_nothing(f: AnyFunction, *values: Any) -> Iterator[AnyFunction]:
+def leaving_nothing(f: AnyFunction, *values) -> Iterator[AnyFunction]:
     """A context of a function that has been called, to be called again: with copies of the arrays that it
     captures, if outer transforms watch the values. What it wrote there could not hold their derivatives."""
     if not any_tracked(values):
@@ -394,7 +394,7 @@ def leaving_nothing(f: AnyFunction, *values: Any) -> Iterator[AnyFunction]:
         ended(shadow)
 
 
-def captured_result(x: Variable, out: Any) -> None:
+def captured_result(x: Variable, out) -> None:
     """A captured array is what a run has left in its stand-in."""
     write(ASSIGN, x, out, Ellipsis)
 
@@ -456,7 +456,7 @@ def with_all(first: Rebind, run: AnyFunction) -> AnyTuple:
     raise late
 
 
-def out_of(v: Any) -> Any:
+def out_of(v):
     """A value that leaves the step: of this level as a Variable, untracked ones as plain copies."""
     if not isinstance(v, Variable):
         return copy_with_layout(v) if is_array(v) else numpy_number(v)

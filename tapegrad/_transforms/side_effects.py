@@ -49,7 +49,7 @@ from .batching.trace import Batch
 # --- what is kept ---
 
 
-def lies_on(x: Any, trace: Any) -> bool:
+def lies_on(x, trace) -> bool:
     while isinstance(x, Variable):
         if x._trace is trace:
             return True
@@ -57,7 +57,7 @@ def lies_on(x: Any, trace: Any) -> bool:
     return False
 
 
-def put_by(change: AnyTuple, trace: Batch) -> Any:
+def put_by(change: AnyTuple, trace: Batch):
     """What the function has put into a holder; of a container that held numbers only, all that it holds now
     if these are others."""
     kind, x, new, *first = change
@@ -70,7 +70,7 @@ CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 COLLECTIONS = frozenset(CONTAINERS)
 
 
-def inside(x: Any) -> AnyList:
+def inside(x) -> AnyList:
     """What x holds."""
     if isinstance(x, Variable):
         return []
@@ -82,7 +82,7 @@ def inside(x: Any) -> AnyList:
     return [*parts, *state_of(x).values()] if is_user_class(type(x)) or type(x) in HELD else parts
 
 
-def flatten_graph(x: Any, met: AnyDict) -> Iterator[Any]:
+def flatten_graph(x, met: AnyDict) -> Iterator[Any]:
     """x and all that it holds, each once; then again as the number under which it was met."""
     todo = [x]
     while todo:
@@ -108,12 +108,12 @@ def changes() -> AnyList:
 NUMBERS = frozenset((float, complex, np.float64))
 
 
-def is_tracked_value(x: Any) -> bool:
+def is_tracked_value(x) -> bool:
     """A value that a loop might show to the next sample: also one that is the same for all."""
     return isinstance(x, Variable) or type(x) in NUMBERS or is_array(x) or is_value(x)
 
 
-def is_value(x: Any) -> bool:
+def is_value(x) -> bool:
     """A number of NumPy's, a date, a fraction, a slice: what it is equal to says what it is."""
     kind = type(x)
     if kind in IMMUTABLE or issubclass(kind, CONTAINERS):
@@ -149,32 +149,32 @@ class Tally:
 
     __slots__ = ("_value", "_first", "_asked")
 
-    def __init__(self, value: Any, first: Any, asked: AnyList):
+    def __init__(self, value, first, asked: AnyList):
         self._value, self._first, self._asked = value, first, asked
 
-    def __add__(self, more: Any) -> Any:
+    def __add__(self, more):
         if type(more) is not type(self._value):
             return self._told() + more
         return type(self)(self._value + more, self._first, self._asked)
 
-    def __sub__(self, less: Any) -> Any:
+    def __sub__(self, less):
         return self + -less if type(less) is int else self._told() - less
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args, **kwargs):
         return np.array(self._told())
 
-    def __array_ufunc__(self, f: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, f: np.ufunc, method: str, *args, **kwargs):
         return getattr(f, method)(*[a._told() if issubclass(type(a), Tally) else a for a in args], **kwargs)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(self._told(), name)
 
-    def _told(self) -> Any:
+    def _told(self):
         self._asked.append(self)
         return self._value
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:
+    def __class__(self):
         return type(self._first)
 
 
@@ -203,7 +203,7 @@ TALLIES = {
 METAS.update({tally: kind for kind, tally in TALLIES.items()})
 
 
-def is_count(x: Any, depth: int = 8) -> bool:
+def is_count(x, depth: int = 8) -> bool:
     """An integer, a string and the like, or a collection of such."""
     kind = type(x)
     if kind in COUNTS or issubclass(kind, Tally):
@@ -211,7 +211,7 @@ def is_count(x: Any, depth: int = 8) -> bool:
     return depth > 0 and kind in COLLECTIONS and all([is_count(v, depth - 1) for v in parts_of(x)])
 
 
-def frozen_count(x: Any) -> AnyTuple:
+def frozen_count(x) -> AnyTuple:
     """What a count, or a container of some, holds now, to be compared with what it will hold; of what is no
     count, the type."""
     if type(x) in COUNTS:
@@ -245,7 +245,7 @@ def counted_in(trace: Batch, before: AnyDict) -> str:
     return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
 
 
-def bind_in(change: AnyTuple, name: str, v: Any) -> None:
+def bind_in(change: AnyTuple, name: str, v) -> None:
     kind, _, new, *_ = change
     if kind is GlobalNames:
         dict.__setitem__(new, name, v)
@@ -267,11 +267,11 @@ class SampleStack:
 
     __slots__ = ("values",)
 
-    def __init__(self, values: Any):
+    def __init__(self, values):
         self.values = values
 
 
-def seen_as(trace: Batch, x: Any) -> Any:
+def seen_as(trace: Batch, x):
     """What of an object another run must give again."""
     if isinstance(x, Variable):
         y = live(x)
@@ -288,17 +288,17 @@ def seen_as(trace: Batch, x: Any) -> Any:
     return type(x), (repr(x) if isinstance(x, np.generic) else x) if is_value(x) else len(inside(x))
 
 
-def one_for_all(v: Any) -> Any:
+def one_for_all(v):
     return s.reshape(v, to=(1, *shape(v)))
 
 
-def equal(a: Any, b: Any) -> bool:
+def equal(a, b) -> bool:
     """(nan is equal to itself)"""
     same = (a == b) | ((a != a) & (b != b))
     return truth_of(same.all() if ndim(same) else same)
 
 
-def same_structure(a: Any, b: Any) -> bool:
+def same_structure(a, b) -> bool:
     if type(a) is SampleStack or type(b) is SampleStack:
         a, b = [
             v.values if type(v) is SampleStack else v if type(v) is tuple else one_for_all(v) for v in (a, b)
@@ -314,7 +314,7 @@ def same_structure(a: Any, b: Any) -> bool:
 class RunOutcome:
     """What a run has given and left: its result, what is kept in holders, and captured arrays."""
 
-    def __init__(self, trace: Batch, y: Any, members: AnyList, adopted: AnyList):
+    def __init__(self, trace: Batch, y, members: AnyList, adopted: AnyList):
         self.met: AnyDict = {}
         kept = [[v for v in put_by(change, trace) if not is_count(v)] for change in members]
         self.seen = [seen_as(trace, x) for v in (y, *kept) for x in flatten_graph(v, self.met)]
@@ -351,7 +351,7 @@ def left_alike(marks: Marks, first: AnyTuple, second: AnyTuple) -> bool:
     return not truth_of(differ.any() if ndim(differ) else differ)
 
 
-def _mask(some: Any) -> Any:
+def _mask(some):
     return np.asarray(some)
 
 
@@ -360,11 +360,11 @@ class DependenceTrace(Dual):
 
     __slots__ = ()
 
-    def apply(self, prim: Any, args: Any, params: Params) -> Any:
+    def apply(self, prim, args, params: Params):
         out = super().apply(prim, args, params)
         return tuple([self.pruned(o) for o in out]) if type(out) is tuple else self.pruned(out)
 
-    def pruned(self, y: Any) -> Any:
+    def pruned(self, y):
         if not isinstance(y, Variable) or y._trace is not self:
             return y
         t = live(y._slot) if isinstance(y._slot, Variable) else y._slot
@@ -460,7 +460,7 @@ def nested_collections(values: AnyList) -> Iterator[Any]:
             yield from nested_collections(parts_of(x))
 
 
-def objects_in(x: Any) -> AnyList:
+def objects_in(x) -> AnyList:
     """(ids) What a container holds besides numbers and strings."""
     return [
         id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in IMMUTABLE or is_count(v))
@@ -473,7 +473,7 @@ def objects_in(x: Any) -> AnyList:
 MOST_TRIED_SAMPLES = 32
 
 
-def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
+def handed_on(trace: Batch, handles: AnyList, told) -> None:
     """Each sample gets what the one before kept; the first one, which has been right, that of the last.
     `told`: other numbers."""
     met, noise = set(), np.random.default_rng(0)
@@ -509,7 +509,7 @@ def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
         base._saved = True
 
 
-def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: AnyFunction) -> None:
+def run_beside(trace: Batch, first, handles: AnyList, where: str, again: AnyFunction) -> None:
     """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of
     another.  Raises BatchError where a loop would give others."""
     if trace.count == 1:

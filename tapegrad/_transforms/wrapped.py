@@ -1,8 +1,6 @@
 """Functions made of a user's function.  Transforms follow their code as if it were the user's
 (`_capture.kinds.OWN`), and so what his function captured."""
 
-from typing import Any
-
 from .._core.trees import Const, leaves
 from .._core.typing import AnyFunction, AnyTuple
 from ..ops import shaping
@@ -11,7 +9,7 @@ from .gradient import grad
 from .products import jvp
 
 
-def inner_product(a: Any, b: Any) -> Any:
+def inner_product(a, b):
     """Re <a, b> over the leaves of two alike trees; leaves that are None in a count as zero."""
     total = 0.0
     for u, v in zip(leaves(a), leaves(b), strict=True):
@@ -31,7 +29,7 @@ def partial_call(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
     # the former are not captured
     rest = [None if n in nums else a.value if isinstance(a, Const) else a for n, a in enumerate(args)]
 
-    def call(*xs: Any) -> Any:
+    def call(*xs):
         given = list(rest)
         for n, x in zip(nums, xs, strict=True):
             given[n] = x
@@ -41,7 +39,7 @@ def partial_call(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
     return call
 
 
-def weighted_output(f: AnyFunction, w: Any) -> AnyFunction:
+def weighted_output(f: AnyFunction, w) -> AnyFunction:
     """Re <w, f>: one number."""
     return lambda *xs: inner_product(w, f(*xs))
 

@@ -12,7 +12,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from .places import AffineForms
 from .program import (
@@ -44,7 +43,7 @@ def split_accumulations(p: LoopProgram) -> LoopProgram:
 
     new: dict = {}
 
-    def change(s: Any, inner: Callable) -> list:
+    def change(s, inner: Callable) -> list:
         c = copied(s, new, inner)
         for b in c.blocks:
             b.statements = stored_once(b.statements)
@@ -73,7 +72,7 @@ def stored_once(body: list) -> list:
     return made
 
 
-def previous_access(t: Store, body: list, forms: AffineForms) -> Any:
+def previous_access(t: Store, body: list, forms: AffineForms):
     """The last access to the element of t, if it is to this element alone."""
     for s in reversed(body):
         if s.blocks:
@@ -237,7 +236,7 @@ def separated_layers(p: LoopProgram) -> LoopProgram:
 
     new: dict = {}
 
-    def change(s: Any, inner: Callable) -> list:
+    def change(s, inner: Callable) -> list:
         found = layers_in(s) if isinstance(s, For) else {}
         return doubled(s, found, new) if found else [copied(s, new, inner)]
 
@@ -282,7 +281,7 @@ def doubled(s: For, found: dict[LoopArray, list[Scalar]], new: dict) -> list:
             parts[a, v] = LoopArray(a.type, there.shape[1:], a.name)
             fast.statements.append(LayerOf(parts[a, v], there, value, line=s.line))
 
-    def change(t: Any, inner: Callable) -> list:
+    def change(t, inner: Callable) -> list:
         if isinstance(t, (Load, Store)) and t.array in found:
             t = on_layer(t, parts[t.array, t.index[0]])
         return [copied(t, known, inner)]

@@ -29,11 +29,11 @@ from .program import (
 from .writer import StatementWriter
 
 
-def has_barrier(s: Any) -> bool:
+def has_barrier(s) -> bool:
     return isinstance(s, Barrier) or any(has_barrier(t) for b in s.blocks for t in b.statements)
 
 
-def control_of(s: Any) -> tuple:
+def control_of(s) -> tuple:
     """What decides which statements within s run."""
     return (s.test,) if isinstance(s, (If, DoWhile)) else s.bounds if isinstance(s, For) else ()
 
@@ -86,7 +86,7 @@ class ThreadSplitter:
 
     # --- what differs between threads ---
 
-    def differs(self, v: Any) -> bool:
+    def differs(self, v) -> bool:
         return v in self.varying
 
     def spread(self, block: Block) -> None:
@@ -111,7 +111,7 @@ class ThreadSplitter:
             for b in s.blocks:
                 self.spread(b)
 
-    def is_common(self, s: Any) -> bool:
+    def is_common(self, s) -> bool:
         """Is the statement the same for all threads, and without effects?"""
         if isinstance(s, (Store, Barrier, Allocate)) or any(map(self.differs, (*s.operands, *s.outs))):
             return False
@@ -137,7 +137,7 @@ class ThreadSplitter:
         plan: list = []
         waiting: list = []
 
-        def flush(stores: Any = ()) -> None:
+        def flush(stores=()) -> None:
             if waiting or stores:
                 plan.append(Segment(list(waiting), list(stores)))
                 self.segments.append(plan[-1])
@@ -190,7 +190,7 @@ class ThreadSplitter:
             else:
                 self.w.put(part)
 
-    def around(self, s: Any, own: list, inner: list) -> None:
+    def around(self, s, own: list, inner: list) -> None:
         common = [k for k in range(len(s.results)) if k not in own]
         blocks = []
         for b, plan in zip(s.blocks, inner, strict=True):
@@ -213,7 +213,7 @@ class ThreadSplitter:
         w = self.w
         new: dict = {}
 
-        def change(s: Any, inner: Callable) -> list:
+        def change(s, inner: Callable) -> list:
             return [] if self.is_layer(s) else [self.moved(copied(s, new, inner))]
 
         def thread(z: Scalar, y: Scalar, x: Scalar) -> None:
@@ -240,10 +240,10 @@ class ThreadSplitter:
             lambda z: w.count(self.size[1], lambda y: w.count(self.size[2], lambda x: thread(z, y, x))),
         )
 
-    def is_layer(self, s: Any) -> bool:
+    def is_layer(self, s) -> bool:
         return isinstance(s, Allocate) and s.array in self.private
 
-    def moved(self, s: Any) -> Any:
+    def moved(self, s):
         """A statement on the thread's layer of an array."""
         if isinstance(s, (Load, Store)) and s.array in self.private:
             s.index = (self.number, *s.index)

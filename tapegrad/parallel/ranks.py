@@ -59,7 +59,7 @@ class Ranks:
 
     It talks over a duplicate, which no other code uses."""
 
-    def __init__(self, comm: Any, seconds: float | None = None):
+    def __init__(self, comm, seconds: float | None = None):
         self.comm, request = comm.Idup()
         finished([request], seconds)
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
@@ -71,7 +71,7 @@ class Ranks:
         self.replaying = False
         self.given, self.found = np.zeros(6, np.int64), np.zeros(6, np.int64)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         raise TypeError("a communicator of MPI cannot be pickled: open it in the process that uses it")
 
     # --- agreement ---
@@ -166,7 +166,7 @@ class Ranks:
         self.block = outermost
         return self.place
 
-    def differ(self, sums: Any, flag: bool, where: str) -> bool:
+    def differ(self, sums, flag: bool, where: str) -> bool:
         """Raise if values with these checksums, shape (n, 2), differ between ranks; else, is the flag set on
         one of them?"""
         mine = np.concatenate([[float(flag)], sums[:, 0], -sums[:, 0], sums[:, 1]])
@@ -183,7 +183,7 @@ class Ranks:
         return bool(found[0])
 
 
-def checksums(x: Any) -> tuple:
+def checksums(x) -> tuple:
     """A sum that tells values apart, and the size of its terms, where x lies."""
     xp = xp_of(x)
     x = xp.ravel(x)
@@ -258,7 +258,7 @@ KNOWN: AnyList = []  # Ranks
 KEYS: AnyList = [] if MPI is None else [MPI.Comm.Create_keyval()]  # of the attribute of a communicator
 
 
-def ranks_of(comm: Any = None) -> Ranks:
+def ranks_of(comm=None) -> Ranks:
     """The `Ranks` of a communicator of mpi4py; all its ranks call this together the first time."""
     require_mpi()
     comm = MPI.COMM_WORLD if comm is None else comm
@@ -270,7 +270,7 @@ def ranks_of(comm: Any = None) -> Ranks:
     return known(comm)
 
 
-def known(comm: Any, seconds: float | None = None) -> Ranks:
+def known(comm, seconds: float | None = None) -> Ranks:
     """The same, of a communicator that may be new."""
     found: Ranks | None = comm.Get_attr(KEYS[0])
     if found is None:
@@ -283,10 +283,10 @@ def known(comm: Any, seconds: float | None = None) -> Ranks:
 class TellingHook:
     """`sys.excepthook` that shows an error and tells the other ranks."""
 
-    def __init__(self, outer: Any):
+    def __init__(self, outer):
         self.outer = outer
 
-    def __call__(self, kind: Any, error: BaseException, traceback: Any) -> None:
+    def __call__(self, kind, error: BaseException, traceback) -> None:
         self.outer(kind, error, traceback)
         sys.stderr.flush()
         if MPI.COMM_WORLD.Get_size() > 1 and not MPI.Is_finalized():

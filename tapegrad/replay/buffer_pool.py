@@ -3,7 +3,6 @@ loop."""
 
 import math
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class ArrayPool:
 
     __slots__ = ("arrays", "layout", "most")
 
-    def __init__(self, shape: tuple, strides: tuple, dtype: Any):
+    def __init__(self, shape: tuple, strides: tuple, dtype):
         self.layout = np, shape, strides, dtype
         self.arrays: list = []
         self.most = min(POOL_BYTES // (math.prod(shape) * dtype.itemsize), POOL_ARRAYS)

@@ -79,7 +79,7 @@ class EmittedProgram:
         compiled: bool = False,
         blocks: bool = True,
         rolled: bool = True,
-        kinds: Any = None,
+        kinds=None,
         tolerant: bool = False,
     ):
         self.tolerant = tolerant
@@ -188,7 +188,7 @@ class EmittedProgram:
         storage.members.append(k)
         storage.until = max(storage.until, self.last[k])
 
-    def large(self, k: int) -> Any:
+    def large(self, k: int):
         """The layout of a large array of NumPy that is all of its memory; else None."""
         numpys, shape, strides, dtype, owns = self.shown[k]
         return (
@@ -226,7 +226,7 @@ class EmittedProgram:
 
     # --- lines ---
 
-    def given(self, what: Any, kind: str) -> str:
+    def given(self, what, kind: str) -> str:
         name = f"{kind}{len(self.space)}"
         self.space[name] = what
         return name
@@ -299,7 +299,7 @@ class EmittedProgram:
         exec(compile(self.text, "<tapegrad replay>", "exec"), self.space)
         self.run: Callable = self.space.pop("replay")
 
-    def result(self, k: int | None, leaf: Any) -> str:
+    def result(self, k: int | None, leaf) -> str:
         if k is None:
             name = self.given(leaf, "c")
             return f"{self.given(owned, 'f')}({name})" if is_array(leaf) else name
@@ -414,7 +414,7 @@ class EmittedProgram:
             return f"{self.given(shaping.add_up, 'u')}({args[0]}, {axis}, None, None, {keepdims})"
         return None
 
-    def is_of_rows(self, k: int, layout: tuple, axis: Any, keepdims: bool) -> bool:
+    def is_of_rows(self, k: int, layout: tuple, axis, keepdims: bool) -> bool:
         """Does a sum add up short rows?  NumPy loops anew for each; a product with ones takes a tenth of the
         time."""
         _, shape, _, dtype, _ = layout
@@ -543,7 +543,7 @@ class EmittedProgram:
             and self.is_dead(storage, n)
         )
 
-    def put(self, i: Instruction, x: str, args: list, path: tuple, at: Any) -> None:
+    def put(self, i: Instruction, x: str, args: list, path: tuple, at) -> None:
         """The write itself, where x may be altered."""
         if path and path[-1][0] == "at" and at is Ellipsis:
             path, at = path[:-1], path[-1][1]
@@ -588,7 +588,7 @@ def with_groups(program: Program, kinds: InstructionKinds) -> tuple:
     return program, reader.groups, reader.alone
 
 
-def compiled_program(program: Program, tolerant: bool = False, kinds: Any = None) -> EmittedProgram:
+def compiled_program(program: Program, tolerant: bool = False, kinds=None) -> EmittedProgram:
     """The text with groups and rolled loops in it.  Places are laid out for loops only where there are some."""
     made = EmittedProgram(program, True, tolerant=tolerant, kinds=kinds)
     if made.rolling and not made.loops:
@@ -636,7 +636,7 @@ def describe_program(emitted: EmittedProgram) -> str:
     ) + of_python
 
 
-def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray, out: Any) -> np.ndarray:
+def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray, out) -> np.ndarray:
     """f(x, y) of this shape, column by column."""
     out = np.empty(shape) if out is None else out
     for k in range(shape[-1]):
@@ -648,7 +648,7 @@ def count_phrase(what: str, n: int) -> str:
     return f"{n} {what}{'s' if n > 1 else ''}"
 
 
-def is_elementwise(prim: Any) -> bool:
+def is_elementwise(prim) -> bool:
     """Is it an operator or a ufunc of NumPy's, for arrays of NumPy?"""
     if prim.vjp is None or prim.batch != "elementwise" or prim.multi or prim.aliases:
         return False

@@ -55,7 +55,7 @@ def call_arguments(args: tuple, themselves: bool) -> list:
     ]
 
 
-def result_value(x: Any, kept: dict) -> Any:
+def result_value(x, kept: dict):
     if id(x) not in kept:
         if isinstance(x, Variable):
             kept[id(x)] = frozen(live(x))
@@ -78,7 +78,7 @@ def any_variable(args: tuple) -> bool:
 class TransformForm:
     """One of the functions above, and its programs, the last one used first."""
 
-    def __init__(self, owner: Any, method: str):
+    def __init__(self, owner, method: str):
         self.owner, self.method = owner, method
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
@@ -104,7 +104,7 @@ class TransformForm:
     def name(self) -> str:
         return f"{self.owner.name}.{self.method}"
 
-    def plain(self, args: tuple, themselves: bool = False) -> Any:
+    def plain(self, args: tuple, themselves: bool = False):
         """Without a program."""
         compare_each_time()
         f = self.owner.f
@@ -116,7 +116,7 @@ class TransformForm:
         )
         return tree_map(value_out, y) if self.method == "value" else y
 
-    def __call__(self, args: tuple) -> Any:
+    def __call__(self, args: tuple):
         if OPEN.depth or OPEN.inside is not None or watching() or self.eager is not None:
             return self.plain(args)
         if self.groups:
@@ -161,7 +161,7 @@ class TransformForm:
             [len(kept.program.numbers) >= LONG_INSTRUCTIONS for kept in self.programs]
         )
 
-    def waits(self, failed: Any) -> bool:
+    def waits(self, failed) -> bool:
         """Return whether another way through the function is not recorded yet: the calls since the last
         recording have not cost as much as it did, or several recordings were in vain. The time doubles while
         they are."""
@@ -182,7 +182,7 @@ class TransformForm:
             return None
         return self.programs[0].unchecked(args, varying)
 
-    def together(self, args: tuple) -> Any:
+    def together(self, args: tuple):
         """A call in which this process exchanges data with others: all do the same (`_core.exchanges`)."""
         plainly = self.eager is not None or len(self.groups) > 1
         anew = PLAIN if plainly or self.full or self.waits(None) else RECORDED
@@ -239,21 +239,21 @@ class TransformForm:
                 "run as they are. Replace conditions on values by np.where, or call the function unprepared",
             )
 
-    def complaint(self, args: tuple, failed: Any) -> str:
+    def complaint(self, args: tuple, failed) -> str:
         if failed is None:
             what = f"the call has {self.programs[0].signature.difference(args)}"
         else:
             what = str(failed)
         return f"{self.name}: {what}; with on_change='record' it would be recorded anew"
 
-    def record(self, args: tuple, failed: Any) -> Any:
+    def record(self, args: tuple, failed):
         """A call as it is, and its program with it.  `failed`: why no other program holds.  (A recording is
         long, and holds no cycles.)"""
         with scope_block():
             CollectorPause()
             return self.recorded(args, failed)
 
-    def recorded(self, args: tuple, failed: Any) -> Any:
+    def recorded(self, args: tuple, failed):
         compare_each_time()
         self.waited, self.replayed_before = 0, self.replays
         owner = self.owner
@@ -323,7 +323,7 @@ class TransformForm:
         self.recordings -= len(alike)
         return bool(alike)
 
-    def again(self, args: tuple, failed: Any, recorded: Recording, program: Program) -> Any:
+    def again(self, args: tuple, failed, recorded: Recording, program: Program):
         """Another thread has run during the recording. What the function has read may have been other than
         before and after. So a second recording must be alike: that of the next call, or one at once if the
         call must leave a program."""
@@ -361,14 +361,8 @@ class TransformForm:
         return True
 
     def after_error(
-        self,
-        error: Exception,
-        args: tuple,
-        failed: Any,
-        weak: bool,
-        surroundings: ReadEnvironment,
-        written: list,
-    ) -> Any:
+        self, error: Exception, args: tuple, failed, weak: bool, surroundings: ReadEnvironment, written: list
+    ):
         """The result of a call whose recording raised `error`, or the error again."""
         exchange(written)
         drawn = surroundings.rewind()
@@ -389,7 +383,7 @@ class TransformForm:
         return y
 
     def keeps(
-        self, recorded: Recording, program: Program, surroundings: ReadEnvironment, told: Any, failed: Any
+        self, recorded: Recording, program: Program, surroundings: ReadEnvironment, told, failed
     ) -> bool:
         """May the program of a recording stand for further calls?  If not, it is noted how these run."""
         trace, owner = recorded.trace, self.owner
@@ -433,7 +427,7 @@ class TransformForm:
             return False
         return True
 
-    def too_many(self, failed: Any) -> str | None:
+    def too_many(self, failed) -> str | None:
         """Were there too many recordings for so few replays?  Then other calls run as they are, or all."""
         if self.recordings <= 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             return None
@@ -453,7 +447,7 @@ class TransformForm:
             self.eager, self.programs = reason, []
         return None
 
-    def check(self, args: tuple, trace: Any, before: "CachedProgram | None") -> None:
+    def check(self, args: tuple, trace, before: "CachedProgram | None") -> None:
         """With on_change='raise': does a further recording take the way of the one before?"""
         if self.owner.on_change == "raise":
             if trace.unkept:
@@ -472,7 +466,7 @@ class TransformForm:
     def owner_named(self) -> str:
         return f"{user_name(self.owner.f)}{where_of(self.owner.f)}"
 
-    def refusal(self, reason: Any) -> str:
+    def refusal(self, reason) -> str:
         return f"{self.name}: {self.owner_named()} cannot be recorded: {reason}"
 
     def report(self) -> list:

@@ -6,7 +6,6 @@ What is the same for all instructions of a class is worked out once, for its fir
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -137,11 +136,11 @@ class InstructionTable:
         found[order[:-1][same]] = np.diff(order)[same]
         return found
 
-    def each(self, f: Callable, dtype: Any = bool) -> np.ndarray:
+    def each(self, f: Callable, dtype=bool) -> np.ndarray:
         """f(k, i) for each instruction, asked once for each class."""
         return self.of_classes(f, dtype)[self.classes]
 
-    def of_classes(self, f: Callable, dtype: Any = bool) -> np.ndarray:
+    def of_classes(self, f: Callable, dtype=bool) -> np.ndarray:
         return np.array([f(*self.code[n]) for n in self.example.tolist()], dtype)
 
     def read_by(self, start: int, stop: int) -> np.ndarray:
@@ -165,7 +164,7 @@ class InstructionTable:
         return found
 
 
-def is_whole(v: Any) -> bool:
+def is_whole(v) -> bool:
     return type(v) is int or (type(v) is np.ndarray and v.dtype.kind in "iu")
 
 
@@ -179,7 +178,7 @@ def index_form(params: dict) -> tuple:
     """(settings of a region but for the numbers of its indices; these numbers)"""
     numbers: list = []
 
-    def form(at: Any) -> Any:
+    def form(at):
         kind = type(at)
         if kind is int or isinstance(at, np.integer):
             numbers.append(int(at))

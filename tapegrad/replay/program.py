@@ -65,7 +65,7 @@ IGNORED = setting(divide="ignore", over="ignore", under="ignore", invalid="ignor
 
 
 @functools.cache
-def setting_of(watched: tuple, gated: bool = False) -> Any:
+def setting_of(watched: tuple, gated: bool = False):
     """While instructions run of which a plain call would show these flags; `gated`: products are."""
     if not watched:
         return IGNORED if gated else QUIET
@@ -73,7 +73,7 @@ def setting_of(watched: tuple, gated: bool = False) -> Any:
     return setting(**modes, call=loud if LOUD in watched else describe_kind)
 
 
-def guard_holds(a: Any, b: Any) -> bool:
+def guard_holds(a, b) -> bool:
     """Does a guard hold?"""
     if xp_of(a) is not np or xp_of(b) is not np:
         return np.shape(a) == np.shape(b) and bool((a == b).all())
@@ -220,7 +220,7 @@ class Program:
                 steps.append((k, body_of(i), i.args, prim.writes, aliases, setting, dead))
         return steps
 
-    def run(self, values: list) -> Any:
+    def run(self, values: list):
         """The values of the instructions, or the guard that failed."""
         env: list = [None] * self.size
         for k, v in (*zip(self.arguments, values, strict=True), *self.captured, *self.constants.items()):
@@ -313,14 +313,14 @@ class Program:
         )
         return facts(self) == facts(other) and same_settings(values(self), values(other))
 
-    def failing(self, k: int, value: Any) -> Guard | None:
+    def failing(self, k: int, value) -> Guard | None:
         for g in self.guards.get(k, ()):
             if not (bool(value) is g.value if g.truth else guard_holds(value, g.value)):
                 return g
         return None
 
 
-def same_settings(a: Any, b: Any) -> bool:
+def same_settings(a, b) -> bool:
     """Return whether two trees hold the same numbers and arrays. Of other objects the classes count."""
     if a is b or type(a) is not type(b):
         return a is b
@@ -336,7 +336,7 @@ def same_settings(a: Any, b: Any) -> bool:
 class RecordedFacts:
     """What is true of the instructions of a recording, asked once for all that do the same."""
 
-    def __init__(self, trace: Any):
+    def __init__(self, trace):
         self.trace = trace
         self.ids = [*map(id, trace.what)]
         self.of_id = dict(zip(self.ids, trace.what, strict=True))
@@ -372,7 +372,7 @@ def body_of(i: Instruction) -> Callable:
     return functools.partial(i.prim.run, **i.params) if i.params else instruction_form(i.prim)[0]
 
 
-def run_instruction(i: Instruction, args: list) -> Any:
+def run_instruction(i: Instruction, args: list):
     if i.prim.writes:
         args[0] = copy_with_layout(args[0])
     return i.prim.run(*args, **i.params)

@@ -1,7 +1,5 @@
 """Systems of equations with one matrix: it is factored once, also for its transpose."""
 
-from typing import Any
-
 import numpy as np
 
 from .._core.arrays import F8
@@ -16,7 +14,7 @@ SETTINGS: dict = {of: {"transposed": of} for of in (False, True)}
 NO_SETTINGS: dict = {}
 
 
-def with_shared_factors(program: Any) -> Any:
+def with_shared_factors(program):
     """Return the program in which a matrix that several instructions solve for, or its transpose, is factored
     once, before them; the same program if there is none. What it adds has no derivative: it is to be run."""
     if not program.solves:
@@ -56,7 +54,7 @@ def with_shared_factors(program: Any) -> Any:
     return program
 
 
-def untransposed(program: Any, made: dict, k: int) -> tuple:
+def untransposed(program, made: dict, k: int) -> tuple:
     """(the matrix of which a value is the transpose, or that value; is it the transpose?)"""
     transposed = False
     while k in made:

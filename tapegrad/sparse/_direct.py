@@ -100,7 +100,7 @@ class CoefficientCode(GroupCode):
         )
         self.compile([])
 
-    def leaf(self, nest: Any, a: int, place: tuple, form: tuple | None = None) -> int:
+    def leaf(self, nest, a: int, place: tuple, form: tuple | None = None) -> int:
         if a != self.direction and a not in self.gathered:
             return super().leaf(nest, a, place, form)
         strides = packed(self.shown[a][1], 1)
@@ -112,7 +112,7 @@ class CoefficientCode(GroupCode):
         found = strided(first, steps, extents)
         return self.gathered[a].reshape(-1)[found] if a in self.gathered else found
 
-    def entries(self, k: int, held: tuple, row: Any) -> None:
+    def entries(self, k: int, held: tuple, row) -> None:
         """Add the entries of one output; `row` is its first row or a table of rows."""
         size = self.group.dtype.itemsize
         strides = [math.prod(held[a + 1 :]) for a in range(len(held))]
@@ -224,7 +224,7 @@ class DirectEntries:
             return False
         return rows.held[k] == rows.shape(k) and k not in rows.depends
 
-    def __call__(self, values: list, out: Any = None) -> Any:
+    def __call__(self, values: list, out=None):
         """Return the entries row by row, in `out` if its dtype fits; None if only products can compute
         them."""
         if not self.kept.is_apart(values):

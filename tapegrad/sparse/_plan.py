@@ -405,7 +405,7 @@ class Plan(PickledByCall):
         )
 
 
-def _shadowed(shadow: Any, x: Plan) -> Plan:
+def _shadowed(shadow, x: Plan) -> Plan:
     """Within a transform its function is that whose captured arrays the transform follows."""
     call, f, *rest = x.given
     g = shadow(f)

@@ -38,14 +38,14 @@ class WatchedRecords(AnyList):
     `origins`. `now`: the position of a sweep, as number, record and name of the user's operation.
     Names are kept, not primitives, because primitives may hold objects that must end with the records."""
 
-    def __init__(self, records: AnyList, watcher: Any) -> None:
+    def __init__(self, records: AnyList, watcher) -> None:
         super().__init__(records)
         self.lines = [users_place()] * len(records)
         self.watcher = watcher
         self.now: AnyTuple | None = None
         self.origins: dict[int, str] = {}
 
-    def append(self, record: Any) -> None:
+    def append(self, record) -> None:
         place, watcher = users_place(), self.watcher
         # the sweep runs no user code
         if OPEN.sweeping and watcher.sweeping is not None and place == watcher.asked:
@@ -53,7 +53,7 @@ class WatchedRecords(AnyList):
         super().append(record)
         self.lines.append(place)
 
-    def __getitem__(self, k: Any) -> Any:
+    def __getitem__(self, k):
         record = super().__getitem__(k)
         self.watcher.sweeping = self.lines[k], self.name(k)  # now, because a sweep may drop the record
         self.now = k, record, self.watcher.sweeping[1]
@@ -83,7 +83,7 @@ class Cotangents(AnyList):
         super().__init__([None] * n)
         self.noted = noted
 
-    def __setitem__(self, slot: Any, c: Any) -> None:
+    def __setitem__(self, slot, c) -> None:
         super().__setitem__(slot, c)
         if c is not None and type(c) is not list:  # (the list of several outputs is told one by one)
             self.noted.watcher.swept(self.noted, slot, c)
@@ -92,7 +92,7 @@ class Cotangents(AnyList):
 # --- traces ---
 
 
-def apply_watched(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
+def apply_watched(way, trace, prim: Primitive, args, *more):
     """Run the operation with `way` of the base class, and tell the watcher. Parts of other operations and
     of sweeps are not told."""
     watcher = OPEN.watcher
@@ -126,27 +126,27 @@ class Watcher:
     sweeping: AnyTuple | None = None
     asked: AnyTuple | None = None
 
-    def opened(self, trace: Any) -> None:
+    def opened(self, trace) -> None:
         kind = WATCHED.get(type(trace))
         if kind is not None:
             trace.__class__ = kind
         if isinstance(trace, Tape):
             trace.records = WatchedRecords(trace.records, self)
 
-    def done(self, prim: Primitive, args: Any, out: Any, params: AnyDict) -> None:
+    def done(self, prim: Primitive, args, out, params: AnyDict) -> None:
         """Called after an operation of the user's code."""
 
-    def captured(self, array: Any, x: Variable) -> None:
+    def captured(self, array, x: Variable) -> None:
         """Called when x stands for a captured array."""
 
-    def swept(self, noted: WatchedRecords, slot: int, c: Any) -> None:
+    def swept(self, noted: WatchedRecords, slot: int, c) -> None:
         """Called when a sweep has the cotangent c of this slot, from the record `noted.now` (None: the
         seed of the sweep)."""
 
-    def returned(self, f: Any, y: Any) -> None:
+    def returned(self, f, y) -> None:
         """Called when f has returned y under a transform."""
 
-    def launched(self, name: str, theta: Any, results: Any, rerun: Any) -> None:
+    def launched(self, name: str, theta, results, rerun) -> None:
         """Called when a kernel has run on plain arrays. `rerun(sample)` computes the same with the
         kernel's Python function."""
 
@@ -159,7 +159,7 @@ class Watcher:
         outside(watcher=self)
         return self
 
-    def left(self, *error: Any) -> None:
+    def left(self, *error) -> None:
         if self in WATCHERS:
             outside(watcher=self.outer)
             WATCHERS.remove(self)
@@ -168,7 +168,7 @@ class Watcher:
 # --- the content of a value ---
 
 
-def values_and_tangents(x: Any) -> tuple[AnyList, AnyList]:
+def values_and_tangents(x) -> tuple[AnyList, AnyList]:
     """The plain arrays and numbers in x, of all samples: (its values, its tangents)."""
     values: AnyList = []
     slopes: AnyList = []
@@ -188,11 +188,11 @@ def values_and_tangents(x: Any) -> tuple[AnyList, AnyList]:
     return values, slopes
 
 
-def plain_parts(args: Any) -> Iterator[AnyTuple]:
+def plain_parts(args) -> Iterator[AnyTuple]:
     for a in args:
         yield from [parts_of_list(a)] if isinstance(a, (tuple, list)) else [values_and_tangents(a)]
 
 
-def parts_of_list(members: Any) -> tuple[AnyList, AnyList]:
+def parts_of_list(members) -> tuple[AnyList, AnyList]:
     found = [values_and_tangents(m) for m in members]
     return [v for values, _ in found for v in values], [s for _, slopes in found for s in slopes]

@@ -5,8 +5,6 @@ never stored. Every other block has a place in the arena, the first part of the 
 (on a device, of a thread). A place is reused once its block is dead. The arena is therefore only as large as
 the blocks that are alive together."""
 
-from typing import Any
-
 from ..graph.blocks import BLOCK_OPS, element_total
 from ..graph.nodes import LEAVES, Graph
 
@@ -103,7 +101,7 @@ class Placement:
                 found += self._loop(inner[k], part)
         return found
 
-    def _loop(self, body: Any, part: int | None) -> list:
+    def _loop(self, body, part: int | None) -> list:
         loop, n = body.loop, body.number
         self.parent[n] = part
         self.time += 1

@@ -194,7 +194,7 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
             f"static __device__ const {self.real} k{k}[] = {{{', '.join([self.c(x) for x in values])}}};\n",
         )
 
-    def routine_text(self, name: str, b: Any, count: int) -> tuple[str, str]:
+    def routine_text(self, name: str, b, count: int) -> tuple[str, str]:
         kinds = [f"{b.real}* __restrict__", *[f"const {b.real}*"] * (count - 1)]
         head, body = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds)), "\n".join(b.lines)
         text = f"static __device__ __attribute__((noinline)) void {name}({head}) {{\n{body}\n}}\n"
@@ -288,7 +288,7 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
                 zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True)
             )
 
-    def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
+    def keep(self, place, shape: tuple, node: int, env: dict) -> None:
         """Write the first value of a carry or sum."""
         if shape:
             self.filled_with(place, shape, node, env)
@@ -467,7 +467,7 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         place = f"steps[({k}LL * T + {t}) * {'slots + (i64)blockIdx.x * blockDim.x + threadIdx.x' if summed else 'batch + s'}]"
         self.line(f"{place} = {place + ' + ' if summed else ''}{value};")
 
-    def take_up(self, name: Any, s: int, term: tuple, env: dict) -> None:
+    def take_up(self, name, s: int, term: tuple, env: dict) -> None:
         """Add a term, a number or a product, to a sum."""
         if self.g.shape[s]:
             self.accumulate_term(name, self.g.shape[s], term, env)

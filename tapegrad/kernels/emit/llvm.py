@@ -187,7 +187,7 @@ class LlvmText(RecalledLoops):
         across = self.W == 1 and op == "matmul"
         super().routine(op, matmul_across if across else code, accesses, sizes)
 
-    def routine_text(self, name: str, b: Any, count: int) -> tuple[str, str]:
+    def routine_text(self, name: str, b, count: int) -> tuple[str, str]:
         head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(count))
         return f"@{name}", function_text(f"internal void @{name}({head}) {WIDE}", [*b.slots, *b.lines])
 
@@ -391,7 +391,7 @@ class LlvmText(RecalledLoops):
         """Load the numbers in these places; blocks stay where they are."""
         return [place if shape else self.read(place) for place, shape in zip(places, shapes, strict=True)]
 
-    def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
+    def keep(self, place, shape: tuple, node: int, env: dict) -> None:
         if shape:
             self.filled_with(place, shape, node, env)
         else:

@@ -88,7 +88,7 @@ class MapKernel(PickledByCall):
             families[key] = family, builds[-1]
         return families[key]
 
-    def _launch(self, family: Family, values: list | None = None, fixed: list | None = None) -> Callable:
+    def _launch(self, family: Family, values=None, fixed=None) -> Callable:
         def run(kind, n, arrays):
             theta, rest, *others = arrays
             dtype = theta.dtype
@@ -109,7 +109,7 @@ class MapKernel(PickledByCall):
         return run
 
 
-def _differentiable(x: Any) -> bool:
+def _differentiable(x) -> bool:
     return isinstance(x, (Variable, float)) or getattr(x, "dtype", np.dtype(int)).kind == "f"
 
 

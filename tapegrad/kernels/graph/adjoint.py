@@ -199,7 +199,7 @@ class Adjoints(dict):
         g, size, inner = self.g, range(len(x.left)), range(len(x.middle))
         T = [[g.mul(g.const(1.0 + (i == j)), self.get(x.product[i][j], g.zero)) for j in size] for i in size]
 
-        def dot(pairs: Any) -> int:
+        def dot(pairs) -> int:
             return reduce(lambda total, pair: g.add(total, g.mul(*pair)), pairs, g.zero)
 
         B = [[dot([(T[i][j], x.left[j][p]) for j in size]) for p in inner] for i in size]

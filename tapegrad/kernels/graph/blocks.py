@@ -298,7 +298,7 @@ class Blocks:
 
     # --- gates: select(c, a, 0), whose zeros are exact even where a is nan ---
 
-    def gate(self, i: int) -> Any:
+    def gate(self, i: int):
         """Return (c, does a come first?, a) if a single number c gates i, otherwise None."""
         op, x = self.op[i], self.args[i]
         if op == "select" and self.zero in x[1:] and not self.shape[x[0]]:

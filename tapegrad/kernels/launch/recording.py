@@ -71,7 +71,7 @@ class StepRecorder(Launcher):
         own = {"tapes": tapes, "start": start + -start % 64}
         return self.like(second=self.second.like(**own), **own)
 
-    def like(self, **own: Any) -> "StepRecorder":
+    def like(self, **own) -> "StepRecorder":
         """Return a copy with attributes of its own."""
         made = StepRecorder.__new__(StepRecorder)
         made.__dict__.update(self.__dict__, free=None, **own)
@@ -96,7 +96,7 @@ class StepRecorder(Launcher):
         self.second.needed = []
         return self.second
 
-    def repeated(self, arrays: tuple) -> Any:
+    def repeated(self, arrays: tuple):
         """Return the result of the last launch for other arrays; None if they differ in more than numbers."""
         last = self.last
         if last is None or not fits_launch(last, arrays[0], arrays[1]):

@@ -143,14 +143,14 @@ def launched(
     )
 
 
-def fits_launch(last: LastLaunch | None, theta: Any, data: Any) -> bool:
+def fits_launch(last: LastLaunch | None, theta, data) -> bool:
     """Return whether a launch on these arrays is like the last one."""
     if last is None or not (type(theta) is np.ndarray is type(data)):
         return False
     return theta.shape == last.theta and data.shape == last.data and theta.dtype is last.dtype is data.dtype
 
 
-def repeat_launch(last: Any, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
+def repeat_launch(last, theta: np.ndarray, data: np.ndarray, gradient: bool):
     """Return value, or value and gradient, by repeating the last launch; None if the data hold nan or inf.
 
     A column of a table is copied, which takes little time."""

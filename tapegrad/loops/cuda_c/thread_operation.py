@@ -20,7 +20,7 @@ def text_of(p: LoopProgram) -> ThreadText:
 class ThreadLaunch:
     """One launch of a program of threads on plain arrays: they are written in place."""
 
-    def __init__(self, p: LoopProgram, values: list, xp: Any):
+    def __init__(self, p: LoopProgram, values: list, xp):
         self.p, self.values, self.xp = p, values, xp
         assert p.launch is not None
         gz, gy, gx, bz, by, bx = [int(n) for n in values[p.launch : p.launch + 6]]
@@ -64,7 +64,7 @@ class ThreadLaunch:
 class ThreadOperation(LoopOperation):
     """The same on CuPy arrays."""
 
-    def run(self, *args: Any) -> tuple:
+    def run(self, *args) -> tuple:
         xp = next(xp_of(x) for x in args if is_array(x) and xp_of(x) is not np)
         values: list[Any] = []
         for q, x in zip(self.p.params, args, strict=True):

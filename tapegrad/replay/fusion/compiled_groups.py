@@ -63,7 +63,7 @@ class Group:
     """Instructions that run as one call.  `given`: the values that it reads; `left`: those that it makes,
     sums last; `carried`: views that later groups read."""
 
-    def __init__(self, kinds: Any, now: Any):
+    def __init__(self, kinds, now):
         self.kinds, self.shown, self.cuts, self.sums = kinds, kinds.shown, now.cuts, now.sums
         self.watched, self.forms = {k for k, i in now.code if i.watched}, now.forms
         self.dtype = np.dtype("f8") if now.dtype is None else now.dtype
@@ -85,7 +85,7 @@ class Group:
         self.code: Any = None
         self.pool: list = []
 
-    def gain(self, now: Any) -> float:
+    def gain(self, now) -> float:
         """About how many nanoseconds it saves."""
         saved = 0.0
         for k, _ in now.code:
@@ -114,7 +114,7 @@ class Group:
             * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written) if k not in self.bases])
         )
 
-    def key(self) -> Any:
+    def key(self):
         """What its code depends on; raises TypeError where that cannot be told."""
         number = {k: n for n, k in enumerate((*self.given, *self.values, *self.sums))}
         of = lambda k: number[k] if k in number else repr(self.kinds.constant(k))
@@ -153,7 +153,7 @@ class Group:
         self.code = code
         return code
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given):
         """What it makes, a tuple; None where a value is not finite that NumPy might warn of, or memory is not
         as it was recorded. After the given values comes memory for what is written, or None."""
         code = self.code or self.ready()
@@ -166,7 +166,7 @@ class Group:
         return out
 
 
-def buffer_shares(kinds: Any, now: Any) -> tuple:
+def buffer_shares(kinds, now) -> tuple:
     """(views that are carried on, values that are written), of those gathered."""
     carried: dict = {}
     stored = []
@@ -356,7 +356,7 @@ class GroupCode:
         first, steps = nest.in_memory(place, strides)
         return ArrayAccess(self.table[a], first, steps, dtype == BOOL, whole_bits(dtype))
 
-    def gather(self, nest: Nest, d: Any, place: tuple, index: int) -> int:
+    def gather(self, nest: Nest, d, place: tuple, index: int) -> int:
         """The node of an element at an index along an axis."""
         a = self.access(nest, d.gathered, operand_place(d.map, place, len(nest.extents)))
         a.index, a.step = index, self.shown[d.gathered][2][d.axis]
@@ -366,7 +366,7 @@ class GroupCode:
 
     # --- the call ---
 
-    def caller(self) -> Any:
+    def caller(self):
         """Its call as a text: (state, *given, *memory for what is written or None)."""
         group, space = (
             self.group,
@@ -421,7 +421,7 @@ def whole_bits(dtype: np.dtype) -> int:
     return 8 * dtype.itemsize if dtype in INTEGERS else 0
 
 
-def argument_form(d: Any, a: int) -> tuple | None:
+def argument_form(d, a: int) -> tuple | None:
     return d.form if type(d) is RegionView and d.base == a else None
 
 

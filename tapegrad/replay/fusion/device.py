@@ -25,7 +25,7 @@ TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "in
 class DeviceText(CudaBuilder):
     """The text of a kernel."""
 
-    def __init__(self, g: Any, nests: list, bits: int):
+    def __init__(self, g, nests: list, bits: int):
         super().__init__(bits)
         self.g, self.nests = g, nests
         self.functions: set = set()
@@ -93,7 +93,7 @@ class DeviceText(CudaBuilder):
         for k, j in sums:
             self.line(f"s{k} += {self.value(nest.sums[j][0], env)};")
 
-    def place(self, a: Any, counters: list) -> str:
+    def place(self, a, counters: list) -> str:
         size = 1 if a.truth else (a.whole or self.bits) // 8
         parts = [f"{c} * {s // size}" for c, s in zip(counters, a.strides, strict=True) if s]
         return f"a{a.pointer}[{' + '.join([*parts, str(a.first // size)])}]"
@@ -145,7 +145,7 @@ class DeviceCode(GroupCode):
         order = [*group.written, *group.totals]
         back = [order.index(k) for k in group.left]
 
-        def call(state: Any, *x: Any) -> Any:
+        def call(state, *x):
             if any([x[n].strides != s for n, s in strides]):
                 return None
             first = x[strides[0][0]]
@@ -167,7 +167,7 @@ class DeviceCode(GroupCode):
         return call
 
 
-def worth(group: Group, now: Any) -> float:
+def worth(group: Group, now) -> float:
     """More than no launch saved is worth it."""
     if not group.arrays:
         return 0.0

@@ -34,7 +34,7 @@ def outer_axes(joined: list, axis: list) -> tuple:
 
 
 @functools.lru_cache(4096)
-def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
+def in_lines(name: str, shape: tuple, *forms) -> tuple | None:
     """How an operation with a result of this shape goes along lines: (name of the row, elements of a line,
     the `outer_axes`).  None where it does not go, or lines are short."""
     joined = joined_axes(shape, forms)
@@ -80,7 +80,7 @@ def line_step(lines: np.ndarray) -> int | None:
 
 
 @functools.lru_cache(4096)
-def in_calls(shape: tuple, width: int, *forms: Any) -> tuple | None:
+def in_calls(shape: tuple, width: int, *forms) -> tuple | None:
     """How a ufunc goes along lines: (elements of a line, the steps of result and operands, the `outer_axes`).
     Results lie one by one, of `width` places each, or are one."""
     joined = joined_axes(shape, forms) or [[1, *[width] * len(forms)]]

@@ -9,7 +9,6 @@ bits are those of the interpreter where it takes sums in that order too."""
 
 import ctypes
 import math
-from typing import Any
 
 import numpy as np
 
@@ -175,7 +174,7 @@ class RerolledLoop:
             found.update(map(tuple, some[one].tolist()), map(tuple, cells[other].tolist()))
         return found
 
-    def read_places(self) -> Any:
+    def read_places(self):
         """All places that are read from memory."""
         t = np.arange(self.trips)
         for b, d in (*self.exchanged[0], *self.meeting):
@@ -211,7 +210,7 @@ def read_or_written(code: np.ndarray) -> list:
     return found
 
 
-def reroll_blocks(arena: Any, blocks: list, tolerant: bool) -> tuple:
+def reroll_blocks(arena, blocks: list, tolerant: bool) -> tuple:
     """Puts compiled loops into blocks: (these loops, why others are none)."""
     numbers = [(at, *part) for at, v in arena.constants if np.ndim(v) == 0 for part in components(v)]
     constants = {int(at) + k: literal(part) for at, k, part in numbers}

@@ -76,7 +76,7 @@ class LoopText:
     """Writes the text of a `RerolledLoop`: `loop(bases, trips, first row, arena)`, as the interpreter's
     answers.  (The steps are in the text: they do not depend on the number of trips.)"""
 
-    def __init__(self, loop: Any):
+    def __init__(self, loop):
         self.loop = loop
         self.fresh = itertools.count(loop.fresh + 1)
         self.entry: list = []
@@ -219,7 +219,7 @@ class LoopText:
     def is_carried(self, names: list) -> bool:
         return all([self.cell_of.get(name) in self.loop.carried for name in names])
 
-    def source(self, names: list) -> Any:
+    def source(self, names: list):
         """The vector whose lanes all of them are; None where there is none."""
         found = {self.lane[name][0] for name in names if name in self.lane}
         return self.lane[names[0]] if len(found) == 1 and all([name in self.lane for name in names]) else None
@@ -411,7 +411,7 @@ class LoopText:
                 all_bad = both
         return bad, all_bad
 
-    def summed(self, n: int, values: list, before: str, others: Any = ()) -> str:
+    def summed(self, n: int, values: list, before: str, others=()) -> str:
         """0 if all of them are finite, else no number."""
         terms = [*others]
         for v in values:

@@ -5,7 +5,6 @@ What such a loop needs is worked out for three of its trips (interpreter.trip_ro
 
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -133,7 +132,7 @@ def seen_operands(i: Instruction) -> tuple:
     return i.args if i.prim is PART or i.prim is READ or i.prim.multi or is_move(i.prim) else ()
 
 
-def is_all(path: tuple, at: Any) -> bool:
+def is_all(path: tuple, at) -> bool:
     """Is all of a buffer written?"""
     return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
 

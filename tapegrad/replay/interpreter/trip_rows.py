@@ -26,7 +26,7 @@ class NotALoop(Exception):
 class TripRows:
     """The rows of a loop of a block."""
 
-    def __init__(self, block: Any, loop: RecordedLoop):
+    def __init__(self, block, loop: RecordedLoop):
         self.block, self.arena, self.loop, self.trips = block, block.arena, loop, loop.trips
         self.compiled: Any = None
         values = loop.values[0].tolist()
@@ -108,7 +108,7 @@ class TripRows:
         self.arena.constants.append((at + step, arrays))
         return first, shape, strides, size, width
 
-    def at(self, j: int, t: int) -> Any:
+    def at(self, j: int, t: int):
         """Where what trip t leaves for later ones lies."""
         if j in self.one:
             return self.one[j]
@@ -116,7 +116,7 @@ class TripRows:
         layout = self.arena.layout(int(self.loop.values[0, j]))
         return self.arena.laid_at(first + (t + back) * step, *layout, self.width[j])
 
-    def place(self, n: int) -> Any:
+    def place(self, n: int):
         """Where the value of instruction n of the program lies."""
         t, j = divmod(n - self.loop.start, self.loop.period)
         at, step = self.base[j], self.step[j]
@@ -150,7 +150,7 @@ class TripRows:
         self.next += 1
         return first + self.t * step
 
-    def constant(self, v: np.ndarray) -> Any:
+    def constant(self, v: np.ndarray):
         """A constant that a body makes."""
         if self.next == len(self.script):
             self.script.append((v, self.arena.new_constant(v), -1))
@@ -318,6 +318,6 @@ class LoweredTrip:
     `tables` of places; where its values lie, `at`; what its moving indices are of,
     `bases`."""
 
-    def __init__(self, rows: np.ndarray, begins: list, tables: list, at: list, listed: Any, bases: list):
+    def __init__(self, rows: np.ndarray, begins: list, tables: list, at: list, listed, bases: list):
         self.rows, self.begins, self.tables = rows, begins, tables
         self.at, self.listed, self.bases = at, listed, bases

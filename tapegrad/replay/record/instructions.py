@@ -3,7 +3,6 @@
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from numpy import ndarray
 
@@ -13,7 +12,7 @@ from ..._dispatch.random import DRAW
 from ...ops.zero_derivative import ArgumentPlaceholder
 
 
-def copy_with_strides(v: Any, shape: tuple, strides: tuple) -> Any:
+def copy_with_strides(v, shape: tuple, strides: tuple):
     """A copy of v with these strides."""
     fresh = room_laid(xp_of(v), shape, strides, v.dtype)
     fresh[...] = v
@@ -46,7 +45,7 @@ class Instruction:
 
     __slots__ = ("prim", "args", "params", "watched")
 
-    def __init__(self, prim: Any, args: tuple = (), params: Any = None, watched: tuple = ()):
+    def __init__(self, prim, args: tuple = (), params=None, watched: tuple = ()):
         self.prim, self.args, self.params, self.watched = prim, args, params, watched
 
     @property
@@ -81,7 +80,7 @@ class InstructionList(Sequence):
         for k, (prim, params, watched), ks in zip(self.numbers, self.what, self.operands, strict=True):
             yield k, Instruction(prim, ks, params, watched)
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at):
         if type(at) is slice:
             return [*InstructionList(self.numbers[at], self.what[at], self.operands[at])]
         prim, params, watched = self.what[at]
@@ -93,7 +92,7 @@ class Guard:
 
     __slots__ = ("k", "value", "truth", "place", "raised")
 
-    def __init__(self, k: int, value: Any, truth: bool, place: str | None, raised: str = ""):
+    def __init__(self, k: int, value, truth: bool, place: str | None, raised: str = ""):
         """`raised`: it is about this error of an operation."""
         self.k, self.value, self.truth, self.place, self.raised = k, value, truth, place, raised
 
@@ -103,7 +102,7 @@ class Guard:
         return f"{self.place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
 
 
-def vector_product(x: Any, y: Any) -> Any:
+def vector_product(x, y):
     """Of NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it."""
     return x.dot(y) if type(x) is type(y) is ndarray and 0 < x.ndim < 3 and 0 < y.ndim < 3 else x @ y
 
@@ -140,12 +139,12 @@ def instruction_form(prim: Primitive) -> tuple:
 WORDS = ("elementwise", "axis", "moves")  # of `batch`, of which `total` follows
 
 
-def is_total(prim: Any) -> bool:
+def is_total(prim) -> bool:
     """Does it give a result for all numbers?  (Of integers, which may be indices, that is not said.)"""
     return prim.total or prim.linear or (is_pure(prim) and prim.batch in WORDS)
 
 
-def ufunc_of(i: Any) -> Any:
+def ufunc_of(i):
     """The ufunc of an instruction without a derivative, where its operands are arrays and numbers and nothing
     is set."""
     prim, params = i.prim, i.params
@@ -157,7 +156,7 @@ def ufunc_of(i: Any) -> Any:
     return prim.ufunc if plain else None
 
 
-def is_of_another(out: Any, values: list) -> bool:
+def is_of_another(out, values: list) -> bool:
     """May the result lie in the memory of an operand?  (It does not if it owns its memory, and is none of
     them.)"""
     if is_array(out):

@@ -63,13 +63,13 @@ NOTHING: dict = {}
 INPUT = {prim: (prim, None, ()) for prim in INPUTS}
 
 
-def is_single(x: Any) -> bool:
+def is_single(x) -> bool:
     """Has it a dtype that Python's numbers leave as it is, and NumPy's do not?"""
     return (is_array(x) or is_scalar(x)) and x.dtype.str[1:] in SINGLE
 
 
 @functools.lru_cache(1024)
-def element_at(at: Any) -> dict:
+def element_at(at) -> dict:
     """The settings with which an element is read."""
     return {"path": NO_STEPS, "at": at, "copy": False}
 
@@ -127,7 +127,8 @@ class Record(Trace):
             None  # why random numbers cannot be drawn anew, or calls outside not be repeated
         )
         self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
-        self.setting, self.watched = self, ()  # the flags looked at now
+        self.setting: Any = self
+        self.watched: tuple = ()  # the flags looked at now
         self.filters = self.outside = warnings.filters
         self.catches = catches
         self.raised = False  # has an operation raised an error?
@@ -153,7 +154,7 @@ class Record(Trace):
 
     # --- what it is for others ---
 
-    def new(self, value: Any, what: tuple, operands: tuple | None = None) -> int:
+    def new(self, value, what: tuple, operands: tuple | None = None) -> int:
         look = look_at(value)  # which may raise, before anything is noted
         k = len(self.known)
         if operands is None:
@@ -166,7 +167,7 @@ class Record(Trace):
         self.looks.append(look)
         return k
 
-    def watch(self, value: Any, kind: Any = True) -> Variable:
+    def watch(self, value, kind=True) -> Variable:
         """An argument."""
         x = self.handles(self.new(value, INPUT[ARGUMENT]))
         x._value = read_only_as(value, x._value)
@@ -320,7 +321,7 @@ class Record(Trace):
         for real, *_ in self.generators.values():
             self.settled(real)
         super().close()
-        self.__class__ = EndedRecord
+        self.__class__ = EndedRecord  # type: ignore[assignment]
 
     def beneath(self, x):
         v = self.known[x._slot]
@@ -328,7 +329,7 @@ class Record(Trace):
 
     # --- what an operation is ---
 
-    def operand(self, a: Any, v: Any) -> int:
+    def operand(self, a, v) -> int:
         """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a
         plain array may change."""
         if type(v) in NUMBERS and type(a) not in HANDLES:
@@ -448,7 +449,7 @@ class Record(Trace):
         self.watched = watched
         self.short = self.shorts.setdefault(watched, {})
 
-    def serves(self, k: Any) -> bool:
+    def serves(self, k) -> bool:
         """Return whether instruction k, or that of these parts, looked at the flags of now. If there are
         none now, it may have looked at flags of which the function does not hear."""
         flags = self.what[self.operands[k[0]][0] if type(k) is tuple else k][2]
@@ -458,7 +459,7 @@ class Record(Trace):
         """(body, what of it was met: operands -> number, what results look like, what is done) of an
         operation of tapegrad's own whose operands' layouts tell that of its result, or ()."""
         run, pure, fresh = instruction_form(prim)
-        short = ()
+        short: tuple = ()
         laid = prim.batch == "elementwise" or prim.reduces == "products"
         if pure and fresh and laid and not prim.multi and LOUD not in self.watched:
             short = run, self.met.setdefault(prim, {}), elementwise_rule(prim), (prim, NOTHING, self.watched)
@@ -475,7 +476,8 @@ class Record(Trace):
                 return self.weakly(prim, slots, params)
         ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
         run, pure, fresh = instruction_form(prim)
-        key = found = of_params = None
+        key: Any = None
+        found = of_params = None
         met = self.met
         if not params:
             params, key = NOTHING, (prim, ks)
@@ -578,7 +580,7 @@ class Record(Trace):
             self.weak.add(y._slot)
         return y
 
-    def handles(self, k: Any) -> Any:
+    def handles(self, k):
         if type(k) is tuple:
             return tuple([self.handles(n) for n in k])
         return variable(self.looks[k][0], self, k)
