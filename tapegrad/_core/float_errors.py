@@ -40,7 +40,7 @@ class Handler:
     """The error callback during a transform. `modes` and `user`: the user's modes and callback, from
     `np.errstate` or `np.seterr`."""
 
-    def __init__(self, modes: Any, user: Any):
+    def __init__(self, modes, user):
         self.modes, self.user = modes, user
 
     def __call__(self, kind: str, flag: int) -> None:
@@ -80,7 +80,7 @@ class Handler:
         return {name: mode if mode == "ignore" else "call" for name, mode in self.modes.items()}
 
 
-def operation_name(frame: Any) -> str:
+def operation_name(frame) -> str:
     """NumPy's name for the operation of a frame: that of a body, of a wrapper, or of an operator."""
     code, here = frame.f_code, frame.f_locals
     if code.co_filename.startswith(OURS):
@@ -101,7 +101,7 @@ def operation_name(frame: Any) -> str:
     )
 
 
-def current() -> Any:
+def current():
     """The active handler, or None."""
     found = np.geterrcall()
     return found if type(found) is Handler else None
@@ -136,7 +136,7 @@ def handler_around() -> AnyTuple:
     return found
 
 
-def watch_errors() -> Any:
+def watch_errors():
     """Make a handler active before the user's function runs, and return it. None if one is active
     already."""
     current = now()
@@ -155,7 +155,7 @@ def watch_errors() -> Any:
     return found[0]
 
 
-def unwatch(handler: Any, thorough: bool = False) -> None:
+def unwatch(handler, thorough: bool = False) -> None:
     """Restore the setting after the user's function. Changes that it made with `np.seterr` persist, as
     after a plain call. `thorough`: look for such changes also where the function is not followed and
     calls NumPy's own `seterr`."""
@@ -200,7 +200,7 @@ SHOWN = frozenset(("ignore", "warn"))
 LOUD = "loud"  # an entry of `looked_at`: the user's code can observe an error
 
 
-def modes_of_setting(setting: Any) -> Any:
+def modes_of_setting(setting):
     """The mode of each kind of error under the current setting."""
     if setting is SWEEPING:
         return {}
@@ -213,7 +213,7 @@ def modes_of_setting(setting: Any) -> Any:
     return {} if setting is None and modes["invalid"] == "call" else modes
 
 
-def looked_at(setting: Any, outside: Any, errors: bool = False) -> AnyTuple:
+def looked_at(setting, outside, errors: bool = False) -> AnyTuple:
     """The kinds of floating-point errors that a plain call would show under this setting. It contains
     `LOUD` if code can observe one. `outside`: the warning filters around the function. `errors`:
     whether it can catch a warning."""
@@ -246,14 +246,14 @@ class ErrorListener:
         OPEN.listener, warnings.showwarning = self, self.shown  # type: ignore[assignment]
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error) -> None:
         self.end()
         OPEN.unfinished = self.waiting
 
-    def end(self, error: Any = None) -> None:
+    def end(self, error=None) -> None:
         OPEN.listener, warnings.showwarning = self.outer, self.show
 
-    def shown(self, message: Any, category: type, *rest: Any) -> None:
+    def shown(self, message, category: type, *rest) -> None:
         self.heard.append((category, without_numbers(message)))
         if not self.quiet:
             self.show(message, category, *rest)
@@ -278,7 +278,7 @@ def ending(error: BaseException | None, heard: AnyList) -> AnyTuple:
     return type(error), without_numbers(error), *heard
 
 
-def without_numbers(message: Any) -> str:
+def without_numbers(message) -> str:
     return re.sub(r"[-+.\w]*\d[-+.\w]*|-?\b(nan|inf)\b", "#", str(message))
 
 
@@ -287,7 +287,7 @@ def without_numbers(message: Any) -> str:
 MISSING = object()
 
 
-def setting_of(handler: Handler, all: Any, modes: AnyDict, call: Any = MISSING) -> Handler:
+def setting_of(handler: Handler, all, modes: AnyDict, call=MISSING) -> Handler:
     given = {
         **(dict.fromkeys(handler.modes, all) if all is not None else {}),
         **{k: v for k, v in modes.items() if v is not None},
@@ -301,10 +301,10 @@ def setting_of(handler: Handler, all: Any, modes: AnyDict, call: Any = MISSING) 
 class errstate(contextlib.ContextDecorator):
     __doc__ = np.errstate.__doc__
 
-    def __init__(self, *, call: Any = MISSING, all: Any = None, **modes: Any) -> None:
+    def __init__(self, *, call=MISSING, all=None, **modes):
         self.given = {"call": call, "all": all, "modes": modes}
 
-    def _recreate_cm(self) -> Any:
+    def _recreate_cm(self):
         return errstate(call=self.given["call"], all=self.given["all"], **self.given["modes"])
 
     def __enter__(self) -> None:
@@ -321,13 +321,11 @@ class errstate(contextlib.ContextDecorator):
             self.context = np.errstate(**new.settings(), call=new)
         self.context.__enter__()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error) -> None:
         self.context.__exit__(*error)
 
 
-def seterr(
-    all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None
-) -> Any:
+def seterr(all=None, divide=None, over=None, under=None, invalid=None):
     now, modes = current(), {"divide": divide, "over": over, "under": under, "invalid": invalid}
     if now is None:
         return np.seterr(all, **modes)
@@ -338,12 +336,12 @@ def seterr(
     return now.modes
 
 
-def geterr() -> Any:
+def geterr():
     now = current()
     return np.geterr() if now is None else dict(now.modes)
 
 
-def seterrcall(func: Any) -> Any:
+def seterrcall(func):
     now = current()
     if now is None:
         return np.seterrcall(func)
@@ -352,6 +350,6 @@ def seterrcall(func: Any) -> Any:
     return now.user
 
 
-def geterrcall() -> Any:
+def geterrcall():
     now = current()
     return np.geterrcall() if now is None else now.user

@@ -8,7 +8,6 @@ add entries."""
 import importlib
 import sys
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 from .typing import AnyDict, AnyList, AnyTuple
 
@@ -281,7 +280,7 @@ class TableTransaction:
     def __enter__(self) -> None:
         self.modules, self.tables = set(sys.modules), [(table, dict(table)) for table in TABLES]
 
-    def __exit__(self, kind: type | None, error: Any, traceback: Any) -> None:
+    def __exit__(self, kind: type | None, error, traceback) -> None:
         if kind is None:
             return
         for table, before in self.tables:

@@ -75,7 +75,7 @@ WATCHERS: AnyList = []  # those of all threads: empty, which is asked sooner tha
 # `np.errstate` changes in the context.
 
 
-def error_of_block() -> Any:
+def error_of_block():
     before = contextvars.copy_context()
     with np.errstate(all="ignore"):
         inside = contextvars.copy_context()
@@ -99,7 +99,7 @@ now: Callable[[], Any] = _told if VARIABLE is None else VARIABLE.get
 put: Callable[[Any], Any] = _put if VARIABLE is None else VARIABLE.set
 
 
-def setting(**modes: Any) -> Any:
+def setting(**modes):
     """The setting that `np.errstate(**modes)` makes, for `put`."""
     with np.errstate(**modes):
         return now()
@@ -140,7 +140,7 @@ def scope_block() -> ScopeBlock:
     return context
 
 
-def changed(**fields: Any) -> ScopeBlock:
+def changed(**fields) -> ScopeBlock:
     """The same context, with new values of fields of `OPEN` inside the block."""
     context = scope_block()
     block = context.__enter__.args[1]
@@ -150,7 +150,7 @@ def changed(**fields: Any) -> ScopeBlock:
     return context
 
 
-def leave_block(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
+def leave_block(block: AnyList, kind, error, traceback) -> None:
     """Exit of a block."""
     state, before = OPEN.__dict__, block[1]
     if error is None and state["unfinished"] is before["unfinished"]:
@@ -159,7 +159,7 @@ def leave_block(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
         close(state, block, error)
 
 
-def restore_fields(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
+def restore_fields(block: AnyList, kind, error, traceback) -> None:
     """Exit of a block that changed fields."""
     close(OPEN.__dict__, block, error)
 
@@ -175,7 +175,7 @@ def entry(f: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
-def outside(**changes: Any) -> None:
+def outside(**changes) -> None:
     """Change the state outside of all blocks."""
     state = OPEN.__dict__
     state.update(changes)
@@ -183,7 +183,7 @@ def outside(**changes: Any) -> None:
         state["outside"] = {**state, "outside": None}
 
 
-def close(state: AnyDict, block: AnyList, error: Any) -> None:
+def close(state: AnyDict, block: AnyList, error) -> None:
     """Restore the state before the block. An exception on the way becomes a note on `error`, if there is
     one. May be repeated."""
     before, watcher = block[1], state["watcher"]
@@ -212,7 +212,7 @@ class UnknownError(BaseException):
     """Stands for the error that ended a block, if it is no longer known."""
 
 
-def leave_abandoned_blocks(_: Any = None) -> None:
+def leave_abandoned_blocks(_=None) -> None:
     """Exit the blocks whose frames have dropped them without a regular exit."""
     state = OPEN.__dict__
     while state["block"] is not None and state["block"][0]() is None:
@@ -223,7 +223,7 @@ class Exit:
     """The method `__exit__` of contexts that users open. It calls `leave_block(*error)`, which may be
     repeated. If `__enter__` calls `hold`, the exit runs even if an interrupt comes first."""
 
-    def __get__(self, context: Any, owner: Any) -> Any:
+    def __get__(self, context, owner):
         if context is None:
             return owner.left
         leave = partial(Exit.taken, context)
@@ -231,17 +231,17 @@ class Exit:
         return leave
 
     @staticmethod
-    def taken(context: Any, *error: Any) -> None:
+    def taken(context, *error) -> None:
         context.left(*error)
         context._exit_held = None
 
     @staticmethod
-    def hold(context: Any) -> None:
+    def hold(context) -> None:
         if getattr(context, "_exit_asked", bool)():  # a `with` statement has asked for the exit, and holds it
             context._exit_held = ref(context._exit_asked(), lambda _: context.left())
 
 
-def at_the_end_of_an_object(call: AnyFunction, *args: Any) -> None:
+def at_the_end_of_an_object(call: AnyFunction, *args) -> None:
     """Run `call(*args)` in a `__del__`. Python only prints an exception there, so an interrupt would be
     lost. It is raised again afterwards."""
     try:
@@ -252,7 +252,7 @@ def at_the_end_of_an_object(call: AnyFunction, *args: Any) -> None:
         _thread.start_new_thread(_thread.interrupt_main, ())
 
 
-def at_the_end_of(owner: Any, name: str) -> None:
+def at_the_end_of(owner, name: str) -> None:
     """Run `finish()` of an attribute so; it is lacking if an exception ended the constructor."""
     if (value := getattr(owner, name, None)) is not None:
         at_the_end_of_an_object(value.finish)
@@ -263,7 +263,7 @@ def at_the_end_of(owner: Any, name: str) -> None:
 LOCKS: WeakSet[Any] = WeakSet()
 
 
-def lock() -> Any:
+def lock():
     """A reentrant lock. It is free in a child process, even if a thread of the parent held it. (Its
     methods are compiled, so no interrupt can come between acquiring it and the block.)"""
     made = threading.RLock()

@@ -4,7 +4,6 @@ A sweep comes after all calls of the function, so rules would read what the last
 run again before a rule that reads what each run changes. What the first run alone changes is a cache."""
 
 import functools
-from typing import Any
 
 from .._capture.dependencies import Environment, differing, is_atom
 from .._core.errors import DroppedDerivativeError
@@ -23,7 +22,7 @@ def runs_to_look_at(codes: AnyTuple) -> AnyList:
     return [WATCHED_RUNS]
 
 
-def code_of(f: AnyFunction) -> Any:
+def code_of(f: AnyFunction):
     return getattr(getattr(f, "__func__", f), "__code__", type(f))
 
 
@@ -46,7 +45,7 @@ class StoredState:
         self.changes = self.derived = self.grown = False
         self.runs_left = 0 if pure else self.shared[0]
 
-    def run(self, *args: Any, **params: Any) -> Any:
+    def run(self, *args, **params):
         """f of plain arguments."""
         if not self.runs_left:
             return self.f(*args, **params)
@@ -62,7 +61,7 @@ class StoredState:
             self.compare(before.walk, Environment(self.rules).walk)
         return y
 
-    def compare(self, before: Any, now: Any) -> None:
+    def compare(self, before, now) -> None:
         """Something has changed, or is another object."""
         places = None if now.unknown is not None else differing(before.form, now.form)
         counts = bool(places) and all(
@@ -76,7 +75,7 @@ class StoredState:
     def before(self, rule: AnyFunction) -> AnyFunction:
         """The rule, after a run of f at the arguments of the call."""
 
-        def run(first: Any, out: Any, *args: Any, **params: Any) -> Any:
+        def run(first, out, *args, **params):
             if self.changes:
                 self.run(*[values_of(x) for x in args], **params)
             return rule(first, out, *args, **params)
@@ -86,7 +85,7 @@ class StoredState:
     def as_operation(self, name: str, rule: AnyFunction) -> AnyFunction:
         """The rule as an operation of plain arrays without derivatives of its own."""
 
-        def refused(*_: Any, **params: Any) -> Any:
+        def refused(*_, **params):
             raise DroppedDerivativeError(
                 f"rule({name}): a rule reads what the function has stored, and an open transform watches "
                 "what the rule is given: the derivative through what was stored would be lost. Compute it in "
@@ -94,11 +93,11 @@ class StoredState:
                 "rules read nothing of it before they write it, give tapegrad.rule(f, ..., pure=True)"
             )
 
-        def called(first: Any, out: Any, *args: Any, **params: Any) -> Any:
+        def called(first, out, *args, **params):
             given = (first, out, args)
             found: AnyList = []  # which terms there are, and whether they are several
 
-            def run(*values: Any) -> Any:
+            def run(*values):
                 column = iter(values)
                 plain = tree_map(lambda v: None if v is None else next(column), given)
                 terms = self.before(rule)(plain[0], plain[1], *plain[2], **params)

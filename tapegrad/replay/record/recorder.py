@@ -493,8 +493,7 @@ class Record(Trace):
             key = None
         elif key is not None:
             found = met.get(key)
-            if found is not None and not self.serves(found):
-                found = None
+            found = None if found is None or not self.serves(found) else found
             if found is not None and not prim.writes:
                 return self.handles(found)
         values = [self.known[k] for k in slots]
