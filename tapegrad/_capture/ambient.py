@@ -15,7 +15,7 @@ class ContextValue(Holder):
 
     def __init__(self, real: ContextVar, shadow):
         self.real, self.shadow = real, shadow
-        self.placed: list = []
+        self.placed = []
         self.first: Any = None
 
     def get(self, *default):

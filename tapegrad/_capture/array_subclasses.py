@@ -4,8 +4,6 @@ The shadow C' of a subclass C is derived from C, so C code makes plain arrays of
 subarrays has the members of C' and, at the place of `np.ndarray`, `TrackedSubarray` (_dispatch/subarrays.py).
 It looks into C' at each access, so both classes always agree."""
 
-from typing import Any
-
 import numpy as np
 
 from .._core.primitive import is_tracked
@@ -84,7 +82,7 @@ late.followed = followed
 
 def new_subarray_class(c: type):
     real = original(c)
-    above: dict = {original(b): b for b in bases_of(c) if b is not real}
+    above = {original(b): b for b in bases_of(c) if b is not real}
     above = {b: subarray_class(s) or s for b, s in above.items()} | {np.ndarray: TrackedSubarray}
     bases = [above.get(b, b) for b in bases_of(real)]
     space = {name: member_for(name, c, v) for name, v in space_of(c).items() if name not in SPECIAL}
@@ -99,7 +97,7 @@ def handed_back(x, back):
     array = back(x._array)
     if is_tracked(array):
         return x  # a value of an outer transform stays what it is
-    new: Any = np.asarray(array).view(original(type(x)._tg_of))
+    new = np.asarray(array).view(original(type(x)._tg_of))
     back.memo[id(x)] = x, new
     dict_of(new).update({name: back(v) for name, v in dict_of(x).items()})
     return new

@@ -124,7 +124,7 @@ class ArrayCapture(Capture):
         again = issubclass(type(x), Subarray)  # one of an outer transform
         if not again and (x.dtype.kind not in "fc" or not array_subclasses.is_followed(type(x))):
             return self.leave(x)
-        made: Any = object.__new__(array_subclasses.subarray_class(self(x._tg_of if again else type(x))))
+        made = object.__new__(array_subclasses.subarray_class(self(x._tg_of if again else type(x))))
         self.remember(x, made)
         # past the `__setattr__` of the class
         object.__setattr__(made, "_array", self(x._array) if again else self.array(x))

@@ -32,7 +32,7 @@ class AttributeWatch:
     def __init__(self, places: dict):
         self.places = places
         self.objects = {key: x for (key, _), x in places.items()}
-        self.held: dict = {}  # id of a list or dict that is its own shadow -> what it held
+        self.held = {}  # id of a list or dict that is its own shadow -> what it held
 
     def enter(self, c: type, new: type, before: dict) -> None:
         """`new` is the shadow of the class c, and begins with the members `before`."""

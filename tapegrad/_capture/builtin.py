@@ -59,7 +59,7 @@ class ModuleGlobals(dict):
         """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these,
         what is in the dict no more was deleted."""
         self.real, self.shadow = real, shadow
-        self.met: dict = {}
+        self.met = {}
         # C code that makes a class looks for its module here
         self.first = {"__builtins__": BUILTINS, "__name__": real.get("__name__")}
         dict.update(self, self.first)
@@ -266,7 +266,7 @@ NEAR_FRAMES = 5  # frames of the standard library between
 
 def of_code(function: Callable) -> Callable:
     """A function of a code object, which never changes: what it gives is kept as long as the code lives."""
-    known: dict = {}  # id of a code -> (a weak reference to it, the result)
+    known = {}  # id of a code -> (a weak reference to it, the result)
 
     @functools.wraps(function)
     def result(code: types.CodeType):

@@ -24,7 +24,7 @@ class CacheCapture:
 
     def __init__(self, cache, shadow):
         self.cache, self.shadow = cache, shadow
-        self.kept: dict = {}
+        self.kept = {}
         self.__name__ = getattr(cache, "__name__", "cached")
         self.__doc__, self.__module__ = cache.__doc__, cache.__module__
 

@@ -18,7 +18,6 @@ import functools
 import operator
 import threading
 import types
-from typing import Any
 
 import numpy as np
 
@@ -90,7 +89,7 @@ class ArrayShadowMeta(ShadowMeta):
     def __call__(c, *args, **kwargs):
         """`type.__call__` does not initialise what `__new__` makes as a subarray, because that is no instance
         of the shadow."""
-        made: Any = super().__call__(*args, **kwargs)
+        made = super().__call__(*args, **kwargs)
         if is_subarray(made) and not issubclass(type(made), c) and issubclass(type(made)._tg_of, c):
             made.__init__(*args, **kwargs)
         return made
@@ -341,7 +340,7 @@ class ClassCapture(Capture):
         c = self(kind) if is_user_class(kind) else kind
         if c is kind and is_user_class(kind):
             return self.leave(x)
-        bare: Any = next(b for b in BARE if issubclass(c, b))
+        bare = next(b for b in BARE if issubclass(c, b))
         later = unread_class(c) if bare is object and c is not kind and not self.reads_all else None
         try:
             new = bare.__new__(later or c)
@@ -351,7 +350,7 @@ class ClassCapture(Capture):
         self.hold.append(x)
         if later is not None:
             self.classes[later] = kind
-            before: dict = {}
+            before = {}
             put_unread(new, Unread(x, self, before))
             self.changes.append((InstanceState, x, new, before))
             return new
@@ -415,7 +414,7 @@ def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
     """Empty a shadow class and put it by, unless the user has made classes from it, or instances that
     stay."""
     space_of(new)[SOURCE].end()
-    derived: list[Any] = type.__subclasses__(new)
+    derived = type.__subclasses__(new)
     if not reusable or any(REAL not in space_of(s) for s in derived):
         return
     free = space_of(c)[POOL]
@@ -425,7 +424,7 @@ def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
 
 def subclasses(kind: type) -> list:
     """What `type.__subclasses__` would give if no class had shadows."""
-    layers: list[Any] = [kind]
+    layers = [kind]
     while (real := space_of(layers[-1]).get(REAL)) is not None:
         layers.append(real)
     found = [s for c in layers for s in type.__subclasses__(c) if REAL not in space_of(s)]

@@ -116,7 +116,7 @@ class ContainerCapture(Capture):
             return self.as_it_is(x)
         if is_worth_waiting(x):
             return self.unread(x, UnreadList(x, self))
-        new: list = []
+        new = []
         self.seen[id(x)] = new
         self.hold.append(x)
         first = self.each(x)
@@ -132,7 +132,7 @@ class ContainerCapture(Capture):
             return self.as_it_is(x)
         if is_worth_waiting(x.values()) or (not named and len(x) >= MANY):
             return self.unread(x, UnreadDict(x, self, named))
-        new: dict = {}
+        new = {}
         self.seen[id(x)] = new
         self.hold.append(x)
         new.update(

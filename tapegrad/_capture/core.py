@@ -101,12 +101,12 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         self.seen, self.memories = {}, {}
         self.classes = {}
         self.hold, self.arrays, self.changes, self.strangers, self.walked = [], [], [], [], []
-        self.matched: dict = {}  # id of a shadow -> its original, of the first `matched_to` in `hold`
+        self.matched = {}  # id of a shadow -> its original, of the first `matched_to` in `hold`
         self.matched_to = 0
-        self.left: list = []  # objects that were left alone
+        self.left = []  # objects that were left alone
         # (what one of them led to when it was met, from where): `routes.leave_unshadowed`
-        self.near: list = []
-        self.theirs: list = []  # Variables of outer transforms there
+        self.near = []
+        self.theirs = []  # Variables of outer transforms there
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`):
@@ -244,7 +244,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
 
     def own_copies(self, records: list) -> None:
         captured = {memory_block(array) for array, _ in self.arrays if not mark_immutable(array)}
-        copies: dict = {}  # place in memory and layout -> the copy: what many records hold is copied once
+        copies = {}  # place in memory and layout -> the copy: what many records hold is copied once
 
         def own(v):
             if not (is_array(v) and memory_block(v) in captured):

@@ -211,8 +211,8 @@ class WatchedAttribute:
         """`rest`: the member of the class of that name, or `EMPTY`."""
         self.name, self.rest = name, rest
         # ids of instances whose attribute was read first, and of those where it was written
-        self.read: set = set()
-        self.written: set = set()
+        self.read = set()
+        self.written = set()
 
     def __get__(self, x, kind=None):
         if x is None:
@@ -264,7 +264,7 @@ class MemberSource:
     def __init__(self, real: type, new: type):
         """`first`: what stands in the shadow class at rest, by name."""
         self.real, self.new, self.shadow = real, new, None
-        self.before: dict = {}
+        self.before = {}
         type.__setattr__(new, SOURCE, self)
         space = space_of(real)
         self.names, self.types = list(space), [*map(type, space.values())]
@@ -272,11 +272,11 @@ class MemberSource:
         self.kept = [(name, v) for name, v in self.first.items() if type(v) not in DEFERRED]
         for name, v in self.first.items():
             put_member(new, name, v)
-        self.rest: list = []
+        self.rest = []
 
     def place(self, name: str, value):
         """(C code reads names such as `__hash__` past descriptors.)"""
-        kind: Any = type(value)
+        kind = type(value)
         if kind in THEMSELVES or (kind in IMMUTABLE and name.startswith("__")):
             return value
         if not (hasattr(kind, "__set__") or hasattr(kind, "__delete__")):
@@ -367,7 +367,7 @@ def read(x):
     """x, which gets the class and the attributes that it stands for.  (Attributes first: another thread, or what
     they lead to, may ask for them meanwhile.)"""
     before = type(x)
-    kind: Any = space_of(before).get(READ)
+    kind = space_of(before).get(READ)
     if kind is None:
         return x
     unread = unread_of(x)
@@ -459,13 +459,13 @@ def new_unread_class(c: type):
 
 def without_hooks(c: type, meta: type, bases: tuple, space: dict) -> type:
     """A new class derived from `bases`.  No `__init_subclass__` is called."""
-    quiet: Any = None
+    quiet = None
     if any(["__init_subclass__" in space_of(b) for b in mro_of(c)[:-1]]):  # found first, and harmless
         quiet = type(
             "quiet", (), {"__slots__": (), QUIET: None, "__init_subclass__": lambda kind, **options: None}
         )
         space = {**space, QUIET: quiet}
-    new: Any = type.__new__(meta, c.__name__, bases, space)
+    new = type.__new__(meta, c.__name__, bases, space)
     if quiet is not None:
         del quiet.__init_subclass__
     if issubclass(meta, abc.ABCMeta):

@@ -158,7 +158,7 @@ class FunctionCapture(Capture):
             self.seen[id(f)] = g
             self.hold.append(f)
         else:
-            waiting: list = []
+            waiting = []
             g = types.FunctionType(
                 code, mine, f.__name__, None, tuple([self.cell(c, waiting) for c in closure])
             )
@@ -192,9 +192,9 @@ class FunctionCapture(Capture):
         """Several functions: `self(f)` for each, in one piece for those of one module that have no more than
         their code."""
         seen, found = self.seen, []
-        space: Any = None
+        space = None
         mine: Any = None
-        home: Any = None
+        home = None
         for f in fs:
             g = seen.get(id(f))
             if g is None:

@@ -197,7 +197,7 @@ def slots_of(kind: type):
     known = space_of(kind).get(SLOTS)
     if known is not None or not kind.__flags__ & HEAP:
         return known or NOTHING
-    found: dict = {}
+    found = {}
     for c in mro_of(kind):
         slots = space_of(c).get("__slots__", ())
         for s in (slots,) if isinstance(slots, str) else slots:

@@ -65,7 +65,7 @@ class References:
         lists = (shadow.arrays, shadow.hold, shadow.changes)
         spaces = [change[2].met for change in shadow.changes if change[0] is GlobalNames]
         handles = [v for _, v in shadow.arrays]
-        known: list = [*lists, *spaces, *handles, *(shadow.sums.values() if shadow.sums else ())]
+        known = [*lists, *spaces, *handles, *(shadow.sums.values() if shadow.sums else ())]
         known += [o for o in itertools.chain(*lists) if not is_array(o)]
         self.holders = {id(o): o for o in known}
         inner = [r for o in known for r in gc.get_referents(o) if type(r) is dict or type(r) is tuple]

@@ -196,35 +196,35 @@ EMPTIES = itertools.repeat(EMPTY)
 
 
 def in_spaces(places: list) -> list:
-    found: list = []
+    found = []
     for space, names in places:
         found += map(space.get, names, EMPTIES)
     return found
 
 
 def in_dicts(dicts: list) -> list:
-    found: list = []
+    found = []
     for d in dicts:
         found += *KEYS(d), *VALUES(d), EMPTY
     return found
 
 
 def in_lists(lists: list) -> list:
-    found: list = []
+    found = []
     for x in lists:
         found += *MEMBERS(x), EMPTY
     return found
 
 
 def in_filled(places: list) -> list:
-    found: list = []
+    found = []
     for x in places:
         found += *kind_of(x).parts(x), EMPTY, *kind_of(x).settings(x)
     return found
 
 
 def in_objects(objects: list) -> list:
-    found: list = []
+    found = []
     for x in objects:
         found += type(x), dict_of(x)
     return found
@@ -235,7 +235,7 @@ def in_slots(places: list) -> list:
 
 
 def in_classes(places: list) -> list:
-    found: list = []
+    found = []
     for c, space in places:
         found += type(c), *bases_of(c), EMPTY, *space, *space.values()
     return found
@@ -243,7 +243,7 @@ def in_classes(places: list) -> list:
 
 def in_functions(functions: list) -> list:
     """(What a function's namespace holds is among the dicts, unless that was empty.)"""
-    found: list = []
+    found = []
     for parts in map(OF_FUNCTION, functions):
         found += *parts, not parts[-1]
     return found
@@ -270,7 +270,7 @@ class Places:
     __slots__ = ("numbers", "objects", "unread", "slots", "functions", "reads", "held")
 
     def __init__(self, changes: list, side: int):
-        found: dict = {name: [] for name in (*HELD_IN, "numbers")}
+        found = {name: [] for name in (*HELD_IN, "numbers")}
         for change in changes:
             for name, place in change[0].places(change, side):
                 found[name].append(place)
@@ -281,7 +281,7 @@ class Places:
         self.held = self.held_now()
 
     def held_now(self) -> list:
-        found: list = []
+        found = []
         for read, places in self.reads:
             found += read(places)
         return found

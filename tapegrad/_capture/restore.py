@@ -105,9 +105,9 @@ class Restorer:
     def __init__(self, shadow, stored, undo):
         self.shadow, self.stored, self.undo = shadow, stored, undo
         # id of a shadow -> what it stands for; made when it is asked, as is the memo
-        self.original: Any = None
+        self.original = None
         self.kept: Any = ()  # shadow classes that have instances outside
-        self.step: Any = None  # what is being done: a function, and what it is called with
+        self.step = None  # what is being done: a function, and what it is called with
 
     def resumed(self) -> "Restorer":
         """After an interrupt the step that it has struck is done again, and all others are looked at anew."""

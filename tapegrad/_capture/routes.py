@@ -152,7 +152,7 @@ def named_in(code: types.CodeType) -> frozenset:
 def of_function(f) -> list:
     """(name, object) for what the code of f may read: the names in it, and of a user's module those
     attributes only that the code names; its cells, defaults and attributes."""
-    found: list = []
+    found = []
     for n, c in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         try:
             found.append((f"`{n}`", c.cell_contents))
@@ -298,8 +298,8 @@ def leave_unshadowed(shadow, x) -> None:
         and is_whole(x if x.base is None else x.base)
     ):
         return
-    parents: dict = {}
-    handles: list = []
+    parents = {}
+    handles = []
     near = near_objects(x, parents, handles)
     shadow.near.append((near, parents))
     for found in near:
@@ -349,11 +349,11 @@ def first_write(shadow, x: Variable) -> None:
 def strays(shadow) -> tuple:
     """Objects behind what was left alone in which f has stored Variables, and these."""
     known = set(map(id, shadow.theirs))
-    found: dict = {}
-    stored: dict = {}
+    found = {}
+    stored = {}
     for near, _ in shadow.near:
-        parents: dict = {}
-        handles: list = []
+        parents = {}
+        handles = []
         alive = list(itertools.islice(walk(near, parents, GLANCE, handles), len(near) + GLANCE))
         for x, v in handles:
             if id(v) not in known:
@@ -396,7 +396,7 @@ def finding(shadow) -> RouteError | None:
                     return two_ways(shadow, x, chain(x, parents))
     if arrays or changed:
         parents = {}
-        closed: list = []  # ways to objects of C, which cannot be searched
+        closed = []  # ways to objects of C, which cannot be searched
         for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
             if changed and way is None and leads(x, changed):
                 return two_ways(shadow, x, chain(x, parents))
@@ -524,7 +524,7 @@ def chain(x, parents: dict) -> list:
 
 def chain_between(starts: list, goal) -> list:
     """The shortest way, or nothing."""
-    parents: dict = {}
+    parents = {}
     for x in walk(starts, parents):
         if x is goal:
             return chain(x, parents)
@@ -538,8 +538,8 @@ def way_to(f, goal) -> str:
 
 def way_to_tracked(f) -> str:
     """How f reaches a tracked value."""
-    parents: dict = {}
-    handles: list = []
+    parents = {}
+    handles = []
     deque(walk([f], parents, None, handles), 0)
     return next((spelled([*chain(x, parents), v]) for x, v in handles if is_tracked(v)), "a value")
 
@@ -559,7 +559,7 @@ def describe_place(shadow, a) -> str:
 
 def spelled(way: list) -> str:
     """'item 0 of the deque `history` of `model`', for the objects from f to what is named."""
-    words: list = []
+    words = []
     owner = None
     for n, (x, child) in enumerate(itertools.pairwise(way)):
         last, kind = n == len(way) - 2, type(child)

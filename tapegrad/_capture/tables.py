@@ -468,7 +468,7 @@ def decaying_means(
     normalize: bool = True
 ):  # fmt: skip
     """Means, or sums, whose weights fall by com / (1 + com) a step."""
-    found: list = []
+    found = []
     for s, e in zip(start, end, strict=True):
         held, weight, n = plain_np.nan, 1.0, 0
         for i in range(s, e):

@@ -273,7 +273,7 @@ class AdjointWriter:
     def run_again(self, block: Block, m: dict) -> None:
         """Run statements again, and undo the stores before those that read restored memory."""
         w, stores = self.w, self.plan.stores
-        waiting: dict = {}  # statements that depend on such loads, with their values
+        waiting = {}  # statements that depend on such loads, with their values
         for s in self.plan.again[block]:
             if (isinstance(s, Load) and stores.restored(s)) or any(v in waiting for v in s.operands):
                 waiting.update(dict.fromkeys(s.outs, s))

@@ -60,7 +60,7 @@ class FunctionSource:
     def __init__(self, classes: tuple, of_thread: bool = False):
         self.w, self.of_thread = ProgramWriter(), of_thread
         self.classes = classes
-        self.layers: dict = {}  # class -> (its array, origin -> number)
+        self.layers = {}  # class -> (its array, origin -> number)
         self.special: dict[str, Scalar] = {}  # of a kernel: threadIdx.x and others
         self.ranges = Ranges(self.w)
         self.numbers = itertools.count()

@@ -5,7 +5,6 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -84,7 +83,7 @@ class LoopOperation:
         return made
 
     def run(self, *args) -> tuple:
-        given: list[Any] = []
+        given = []
         for q, x in zip(self.p.params, args, strict="kept" not in self.p.derived):
             if isinstance(q, Scalar):
                 given.append(x.item() if hasattr(x, "item") else x)
@@ -176,7 +175,7 @@ class LoopArguments:
     """The arguments of a call: the arrays and numbers in them, each once, with names and kinds."""
 
     def __init__(self, names, args):
-        self.leaves: list = []  # the kind of a number, or (kind, number of axes) of an array
+        self.leaves = []  # the kind of a number, or (kind, number of axes) of an array
         self.values: list = []
         self.names: list[str] = []
         self.on_device = False
@@ -257,7 +256,7 @@ class NumbaFunction:
         params = self.signature.parameters.values()
         self.names = [q.name for q in params if q.kind is q.POSITIONAL_OR_KEYWORD]
         self.is_plain = len(self.names) == len(params)
-        self.programs: dict = {}
+        self.programs = {}
 
     def program(self, func, given: LoopArguments) -> tuple[NumbaProgram, LoopOperation | None]:
         """(program, its operation); the text of a refusal is kept."""

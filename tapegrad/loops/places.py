@@ -39,9 +39,9 @@ class CheckedAccesses(AffineForms):
 
     def __init__(self, p: LoopProgram):
         super().__init__()
-        self.inside: dict = {}  # value or array -> how many loops are around its definition
+        self.inside = {}  # value or array -> how many loops are around its definition
         self.checks: dict[For, list] = {}
-        self.safe: set = set()
+        self.safe = set()
         self.visit(p.body, None, 0)
 
     def visit(self, block: Block, loop: For | None, depth: int) -> None:

@@ -271,8 +271,8 @@ def written(p: LoopProgram) -> set[LoopArray]:
 
 def captured(s) -> list[Scalar]:
     """The values from outside that the blocks of a statement use, in order; no literals."""
-    inside: set = set()
-    found: dict = {}
+    inside = set()
+    found = {}
 
     def visit(s) -> None:
         for b in s.blocks:
@@ -352,7 +352,7 @@ class Liveness:
     """What the results of a program depend on."""
 
     def __init__(self, p: LoopProgram):
-        self.live: set = {*p.body.yields, *p.outs}
+        self.live = {*p.body.yields, *p.outs}
         size = -1
         while size != len(self.live):
             size = len(self.live)
@@ -425,8 +425,8 @@ class Verifier:
     """Checks that each value is defined once and where it is visible, and that types agree."""
 
     def __init__(self, p: LoopProgram):
-        self.seen: set = set()
-        visible: set = set()
+        self.seen = set()
+        visible = set()
         for q in p.params:
             for v in (q,) if isinstance(q, Scalar) else (q, *q.shape):
                 self.define(v, visible)

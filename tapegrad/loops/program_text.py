@@ -107,11 +107,11 @@ class ProgramText(ScalarText):
         super().__init__()
         self.p = p
         self.names: dict[Any, str] = {}
-        self.bases: dict = {}  # array -> its pointer; allocated arrays and stacks have slots
-        self.scopes: dict = {}
-        self.layers: dict = {}  # layer -> its array, and the layers that it does not share memory with
-        self.slotted: dict = {}  # stack -> (slot, room, top)
-        self.indexed: dict = {}  # stack -> the pointer of this trip
+        self.bases = {}  # array -> its pointer; allocated arrays and stacks have slots
+        self.scopes = {}
+        self.layers = {}  # layer -> its array, and the layers that it does not share memory with
+        self.slotted = {}  # stack -> (slot, room, top)
+        self.indexed = {}  # stack -> the pointer of this trip
         self.frees: list[str] = []
         self.accesses = CheckedAccesses(p)
         self.status = 0

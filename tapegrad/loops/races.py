@@ -18,7 +18,7 @@ class AccessLog:
 
     def __init__(self, p: LoopProgram, who: str):
         self.p, self.who = p, who
-        self.known: dict = {}
+        self.known = {}
 
     def note(self, s, element: tuple, kind: str, actor: tuple) -> None:
         known = self.known.setdefault(element, {})
@@ -83,7 +83,7 @@ def search_races(p: LoopProgram, values: list) -> None:
     sizes = [int(n) for n in values[p.launch : p.launch + 6]]
     of_launch = AccessLog(p, "block")
     for block in itertools.product(*map(range, sizes[:3])):
-        shared: dict = {}
+        shared = {}
         runs = {}
         for thread in itertools.product(*map(range, sizes[3:])):
             words = (("blockIdx", block), ("threadIdx", thread))

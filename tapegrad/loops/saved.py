@@ -50,8 +50,8 @@ class SavedValues:
     def __init__(self, p: LoopProgram, wrt):
         self.active = active_set(p, wrt)
         self.written = written(p)
-        self.top: dict = {}  # statement -> the number of the statement of the body that it is in
-        self.last: dict = {}  # array -> the last number that writes it
+        self.top = {}  # statement -> the number of the statement of the body that it is in
+        self.last = {}  # array -> the last number that writes it
         outer = [*p.arrays, *[s.array for s in p.body.statements if isinstance(s, Allocate)]]
         for k, s in enumerate(p.body.statements):
             for t in (s, *[t for b in s.blocks for t in walk(b)]):
@@ -60,10 +60,10 @@ class SavedValues:
                     self.last[t.array] = k
         self.last = {a: self.last.get(a, -1) for a in outer}
         self.home: dict = {}  # value -> its block
-        self.definition: dict = {}
-        self.trips: dict = {}  # loop that counts its trips -> the count
-        self.arrays: dict = {}  # block -> its active arrays
-        self.segmented: dict = {}  # loop in segments -> the arrays that its segments begin with
+        self.definition = {}
+        self.trips = {}  # loop that counts its trips -> the count
+        self.arrays = {}  # block -> its active arrays
+        self.segmented = {}  # loop in segments -> the arrays that its segments begin with
         self.indices = {
             i
             for t in walk(p.body)
@@ -170,11 +170,11 @@ class SavedValues:
     # --- how it is found again ---
 
     def decide(self, p: LoopProgram) -> None:
-        self.needed: dict = {}
-        self.plain: dict = {}
+        self.needed = {}
+        self.plain = {}
         self.saved: dict[Block, list[Scalar]] = {}
         self.again: dict[Block, list] = {}  # statements that are run again
-        self.stacks: dict = {}
+        self.stacks = {}
         self.visit(p.body)
         self.decide_block(p.body, ())
 
@@ -214,10 +214,10 @@ class StoresToUndo:
 
     def __init__(self, plan: SavedValues):
         self.plan = plan
-        self.early: set = set()  # loads that nothing in their block comes before or between
-        self.first: dict = {}  # block -> the stores that are undone before anything else of it
-        self.weights: dict = {}  # block -> about how often it is run
-        self.arrays: set = set()  # (number of a loop, array)
+        self.early = set()  # loads that nothing in their block comes before or between
+        self.first = {}  # block -> the stores that are undone before anything else of it
+        self.weights = {}  # block -> about how often it is run
+        self.arrays = set()  # (number of a loop, array)
         for s in plan.segmented:
             if not any(isinstance(t, Pop) for t in walk(s.body)):
                 self.visit(s, 1)

@@ -34,7 +34,7 @@ class ControlFlow:
     def __init__(self, flow, count: list):
         self.flow, self.count = flow, count
         self.loops = {loop.header: loop for loop in flow.loops().values()}
-        self.joins: dict = {}
+        self.joins = {}
         after = flow.post_dominators()
         for b, found in after.items():
             others = found - {b}

@@ -11,7 +11,7 @@ class ScalarText:
     """Writes the operations of one function; `routines` are the functions that it calls."""
 
     def __init__(self) -> None:
-        self.routines: dict = {}
+        self.routines = {}
         self.builders = {"f8": Builder(1, 64), "f4": Builder(1, 32)}
         b = self.b = self.builders["f8"]
         for other in self.builders.values():

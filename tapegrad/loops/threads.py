@@ -55,7 +55,7 @@ class ThreadSplitter:
     def __init__(self, w: StatementWriter, body: Block, index: tuple, size: tuple):
         self.w, self.index, self.size = w, index, size
         self.kept = {s.array for s in walk(body) if isinstance(s, Store)}
-        self.varying: set = set(index)
+        self.varying = set(index)
         count = -1
         while count != len(self.varying):
             count = len(self.varying)
@@ -64,7 +64,7 @@ class ThreadSplitter:
         self.segments: list[Segment] = []
         self.ending: list = []  # what the segment at the end of a block stores
         plan = self.block(body)
-        used_in: dict = {}
+        used_in = {}
         for k, part in enumerate(self.segments):
             for v in part.used:
                 used_in.setdefault(v, set()).add(k)
@@ -119,7 +119,7 @@ class ThreadSplitter:
 
     def arrays_kept(self) -> dict:
         """Arrays of a thread that several segments use; array -> one with a layer for each thread."""
-        found: dict = {}
+        found = {}
         for k, part in enumerate(self.segments):
             for s in walk(Block(part.statements)):
                 if isinstance(s, (Allocate, Load, Store)):
@@ -135,7 +135,7 @@ class ThreadSplitter:
 
     def block(self, block: Block) -> list:
         plan: list = []
-        waiting: list = []
+        waiting = []
 
         def flush(stores=()) -> None:
             if waiting or stores:
@@ -211,7 +211,7 @@ class ThreadSplitter:
 
     def threads(self, part: Segment) -> None:
         w = self.w
-        new: dict = {}
+        new = {}
 
         def change(s, inner: Callable) -> list:
             return [] if self.is_layer(s) else [self.moved(copied(s, new, inner))]

@@ -67,7 +67,7 @@ class UniversalFunction:
 
     def sizes(self, args: list) -> tuple[tuple, dict]:
         """The shape over which the function is broadcast, and the lengths of the axes of cores."""
-        lengths: dict = {}
+        lengths = {}
         for x, core in zip(args, self.cores, strict=False):
             own = shape(x)[len(shape(x)) - len(core) :]
             if len(own) < len(core) or any(

@@ -190,11 +190,11 @@ class ProgramWriter(StatementWriter):
     def __init__(self) -> None:
         super().__init__()
         self.scope = NameScope(None)
-        self.same: dict = {}  # argument of a loop that never changes -> what it is
+        self.same = {}  # argument of a loop that never changes -> what it is
 
     def scopes(self) -> list[NameScope]:
         """The scopes that are open."""
-        found: Any = [self.scope]
+        found = [self.scope]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
         return found
@@ -262,9 +262,7 @@ class ProgramWriter(StatementWriter):
         block, scope, outer = Block(), NameScope(self.scope, changes), self.scope
         index = Scalar("i8")
         test = self.scoped(block, scope, (lambda: body(index)) if bounds is not None else body)
-        s: Any = (
-            For([], [], block, [], index, bounds) if bounds is not None else DoWhile([], [], block, [], test)
-        )
+        s = For([], [], block, [], index, bounds) if bounds is not None else DoWhile([], [], block, [], test)
         self.put(s)
         for name, arg in scope.args.items():
             if name not in scope.assigned or scope.names[name] is arg:

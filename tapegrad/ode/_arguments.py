@@ -26,8 +26,8 @@ class ArgumentLayout:
     Leaves that hold no real number, such as integers and functions, are constants of the code."""
 
     def __init__(self, args: tuple, single: bool):
-        shapes: list[Any] = []
-        constants: list[Any] = []
+        shapes = []
+        constants = []
         for x in leaves(args):
             kind = getattr(getattr(x, "dtype", None), "kind", "")
             real = kind != "" and kind in "fiuc" or isinstance(x, float)
@@ -67,7 +67,7 @@ class ArgumentLayout:
 
     def leaves_of(self, tree) -> list:
         """Return the leaves of a result that is like the first argument; a list may stand for an array."""
-        found: list = []
+        found = []
         tree_map(lambda _, x: found.append(x), self.tree[0], tree)
         return found
 
@@ -83,7 +83,7 @@ class ArgumentLayout:
 
     def rows(self, tree):
         """Return a tree of arrays as rows (numbers, ...)."""
-        given: list = []
+        given = []
         tree_map(lambda k, x: given.append(self._row(self.shapes[k], real_array(x))), self.tree, tree)
         return np.concatenate(given)
 

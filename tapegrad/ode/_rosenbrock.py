@@ -58,7 +58,7 @@ def rosenbrock_step(f: Callable, t, y, slope, h, solver: Callable = dense_solver
     """Return the state after a step, the estimate of its error, the slope there, and no stiffness."""
     by_time = jvp(f, (t, y), (1.0, None))[1]
     solve = solver(f, t, y, h)
-    ks: list = []
+    ks = []
     new = y
     for i, couplings in enumerate(COUPLING):
         if 0 < i < len(STAGES):

@@ -61,8 +61,8 @@ class Solver:
         self.f, self.method, self.control, self.save_at, self.nan = f, method, control, save_at, nan
         self.events, self.most_events, self.dense = events, most_events, dense
         self.given = None if save_at is None else Intervals(save_at, None)
-        self.kernels: dict = {}
-        self.layouts: dict = {}
+        self.kernels = {}
+        self.layouts = {}
         self.room = FIRST_STEPS
 
     def __repr__(self) -> str:

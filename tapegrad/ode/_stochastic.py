@@ -137,8 +137,8 @@ class StochasticSolver:
     ):
         self.drift, self.diffusion, self.method, self.size = drift, diffusion, method, size
         self.save_at, self.noises, self.nan = save_at, noises, nan
-        self.kernels: dict = {}
-        self.layouts: dict = {}
+        self.kernels = {}
+        self.layouts = {}
 
     def __repr__(self) -> str:
         return f"<ode.stochastic_solver of {origin(self.drift)}, {self.method}>"

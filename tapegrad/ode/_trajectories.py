@@ -92,7 +92,7 @@ class Trajectories:
         self.known = known  # the kernels that these layouts have taken so far
         self.options: tuple | None = None
         self.moves = False  # do the times carry derivatives?
-        self.stiff: Any = solver.method == IMPLICIT
+        self.stiff = solver.method == IMPLICIT
         self.before = self.seconds()
 
     def seconds(self) -> float:

@@ -119,7 +119,7 @@ def _stacked_reduction(name: str) -> Callable:
 
 def emptied(tree) -> tuple:
     """(the Variables in arguments; the arguments with a `ArgumentPlaceholder` for each)"""
-    hidden: list = []
+    hidden = []
 
     @nested
     def held(x):

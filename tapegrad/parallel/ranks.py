@@ -66,7 +66,7 @@ class Ranks:
         self.closed: str | None = None  # why there is no further exchange
         self.tracked = 0  # collectives whose argument a transform watched
         self.bytes = 0  # of data that this rank gave to collectives
-        self.block: Any = None
+        self.block = None
         self.place = 0
         self.replaying = False
         self.given, self.found = np.zeros(6, np.int64), np.zeros(6, np.int64)

@@ -80,7 +80,7 @@ def run_parts(
     >>> tg.parallel.run_parts(abs, [1.0, -2.0])
     [1.0, 2.0]
     """
-    results: list = [None] * len(parts)
+    results = [None] * len(parts)
     folder = None if store is None else ResultStore(store, f, parts)
     left = []
     for n in range(len(parts)):
@@ -135,7 +135,7 @@ class Tasks:
         self.executor, self.workers = executor_of(client)
         self.own = False  # was the executor made here?
         self.seconds: float | None = None  # of one part, as measured
-        self.under_way: dict = {}  # future -> numbers of its parts
+        self.under_way = {}  # future -> numbers of its parts
 
     def run(self) -> None:
         broken = 0

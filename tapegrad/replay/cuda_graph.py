@@ -48,7 +48,7 @@ class CudaGraph:
         cp, self.device = xp_of(values[0]), values[0].device
         self.cp, self.program, self.run, self.lock = cp, program, run, threading.Lock()
         self.inputs = [v.copy(order="K") for v in values]
-        self.results: list = []
+        self.results = []
         before = [array.copy(order="K") for array in self.captured()]
         cp.cuda.get_current_stream().synchronize()  # the stream below waits for no other
         stream, self.pool = cp.cuda.Stream(non_blocking=True), cp.cuda.MemoryPool()

@@ -13,7 +13,6 @@ import collections
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -83,23 +82,23 @@ class EmittedProgram:
         tolerant: bool = False,
     ):
         self.tolerant = tolerant
-        self.groups: list = []
-        self.alone: dict = {}
+        self.groups = []
+        self.alone = {}
         self.in_blocks = blocks
         # loops of Python that run as loops; why others do not
         self.compiled = compiled
-        self.loops: list = []
-        self.refused: dict = {}
+        self.loops = []
+        self.refused = {}
         if compiled:
             plain, kinds = program, InstructionKinds(program) if kinds is None else kinds
             program, self.groups, self.alone = with_groups(program, kinds)
             kinds = kinds if program is plain else None
         self.program, self.shown = program, program.shown
         self.space: dict = {"H": HEARD, "same": guard_holds, "now": now, "put": put}
-        self.name: dict = {}
-        self.storage: dict = {}
-        self.pools: dict = {}  # layout -> the name of what gives memory for it
-        self.lines: list = []
+        self.name = {}
+        self.storage = {}
+        self.pools = {}  # layout -> the name of what gives memory for it
+        self.lines = []
         for k in program.inputs:
             self.storage[k] = Storage(k, END, True)
             self.name[k] = f"v{k}"
@@ -109,12 +108,12 @@ class EmittedProgram:
         self.table = table = self.kinds.table
         self.last = table.last_reader
         # names of dead values: to use one again lets go of the memory, which is in the cache still
-        self.idle: list = []
+        self.idle = []
         self.used = self.inside = 0
-        self.made: list = []  # blocks
-        self.fresh: set = set()  # what blocks left: copies that nobody else has
-        self.moved: set = set()  # values whose name another one has now
-        self.dying: dict = {}
+        self.made = []  # blocks
+        self.fresh = set()  # what blocks left: copies that nobody else has
+        self.moved = set()  # values whose name another one has now
+        self.dying = {}
         self.called: collections.Counter = collections.Counter()  # names of what Python calls
         self.emit(rolled and compiled)
 
@@ -233,7 +232,7 @@ class EmittedProgram:
 
     def emit(self, rolled: bool) -> None:
         program = self.program
-        watched: Any = None
+        watched = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
         table, n = self.table, -1
@@ -616,7 +615,7 @@ def describe_program(emitted: EmittedProgram) -> str:
     trips = ", ".join([f"{loop.trips} trips of {loop.period} rows" for loop in emitted.loops])
     of_python = f"; {count_phrase('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
     of_python += "".join([f"; a loop stays with the interpreter: {reason}" for reason in emitted.refused])
-    names: dict = {}
+    names = {}
     for group in emitted.groups:
         for _, name in group.names:
             names[name] = names.get(name, 0) + 1

@@ -48,7 +48,7 @@ from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, 
 def call_arguments(args: tuple, themselves: bool) -> list:
     """As f gets them: values, which it may write, and not the caller's arrays.  `themselves`: those, for they
     share memory with what f writes."""
-    kept: dict = {}  # one that is given twice is one
+    kept = {}  # one that is given twice is one
     return [
         a.value if isinstance(a, Const) else a if themselves else tree_map(lambda x: result_value(x, kept), a)
         for a in args
@@ -85,8 +85,8 @@ class TransformForm:
         self.names: frozenset[str] = frozenset()  # of the code that the last recording met
         # places that calls write before they read them, so far as is known, and others that they bind: as
         # `AttributeWatch.places`
-        self.apart: dict = {}
-        self.read_first: dict = {}
+        self.apart = {}
+        self.read_first = {}
         # recordings of other ways of which few were replayed; how many replays there were at the last
         self.vain = self.replayed = 0
         self.told = False  # that they are in vain
@@ -97,7 +97,7 @@ class TransformForm:
         self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
         self.groups: list = []  # of processes with which its calls exchange data
-        self.unconfirmed: list = []  # programs of recordings during which another thread has run
+        self.unconfirmed = []  # programs of recordings during which another thread has run
         self.joint = 1  # the number of recordings that these made together, with that in which they met
 
     @property
@@ -121,7 +121,7 @@ class TransformForm:
             return self.plain(args)
         if self.groups:
             return self.plain(args) if any_variable(args) else self.together(args)
-        failed: Any = None
+        failed = None
         for k, kept in enumerate(self.programs):
             values = kept.values(args)
             if values is None:
@@ -285,7 +285,7 @@ class TransformForm:
             return self.recorded(args, failed)
         before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
         catches = warned() != "error" or may_catch(surroundings.environment.walk)
-        written: list = []
+        written = []
         begin = time.thread_time_ns()
         try:
             with ErrorListener() as told:

@@ -68,7 +68,7 @@ class FixedPointProduct:
 
     def __init__(self, p, x, args: tuple):
         self.p, self.x, self.args = p, tree_map(lambda v: copy_with_layout(v) if is_array(v) else v, x), args
-        self.folded: dict = {}
+        self.folded = {}
         self.__name__ = f"{p.name}.at"
 
     def product(self, method: str, v, out, place: int | None):

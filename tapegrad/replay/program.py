@@ -119,7 +119,7 @@ class Program:
         self.read = [array for _, array in self.captured]
         self.what, self.operands = [what[k] for k in self.numbers], [operands[k] for k in self.numbers]
         self.looks, self.views = trace.looks, trace.views
-        self.added: dict = {}  # number -> layout of what is added to the recording
+        self.added = {}  # number -> layout of what is added to the recording
         self.solves = bool(found.numbers(lambda prim, _: prim is SYSTEM))
         at = {k for k in self.arguments if len(self.arguments) > 1}
         writes = found.numbers(lambda prim, _: prim.writes) if at else []
@@ -222,7 +222,7 @@ class Program:
 
     def run(self, values: list):
         """The values of the instructions, or the guard that failed."""
-        env: list = [None] * self.size
+        env = [None] * self.size
         for k, v in (*zip(self.arguments, values, strict=True), *self.captured, *self.constants.items()):
             env[k] = v
         for k in (*self.arguments, *[k for k, _ in self.captured]):
@@ -232,7 +232,7 @@ class Program:
         HEARD.shown = None
         # made by a write, and in nobody else's hands: the next write may be done there, if it is the last
         # that asks
-        own: set = set()
+        own = set()
         guards, before, value = self.guards, now(), env.__getitem__
         try:
             put(QUIET)
@@ -265,7 +265,7 @@ class Program:
         done once, here.  Captured arrays count as known.  None where a guard fails, or a plain call would
         warn."""
         env = {**values, **self.constants, **dict(self.captured)}
-        left: list = []
+        left = []
         HEARD.shown = None
         for k, i in self.code:
             if all([j in env for j in i.args]):

@@ -23,8 +23,8 @@ class Exact(Graph):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reciprocals: set = set()  # of the instruction at hand
-        self.below: dict = {}  # index counted from the first -> of how many elements
+        self.reciprocals = set()  # of the instruction at hand
+        self.below = {}  # index counted from the first -> of how many elements
 
     def node(self, op, *x):
         own = OWN.get(op)

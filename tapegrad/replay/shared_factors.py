@@ -19,7 +19,7 @@ def with_shared_factors(program):
     once, before them; the same program if there is none. What it adds has no derivative: it is to be run."""
     if not program.solves:
         return program
-    systems: dict = {}  # matrix -> [(position of the instruction, is it of the transpose?)]
+    systems = {}  # matrix -> [(position of the instruction, is it of the transpose?)]
     looks = program.looks
     at = [n for n, (prim, *_) in enumerate(program.what) if prim is SYSTEM]
     made = {k: n for n, k in enumerate(program.numbers)} if len(at) > 1 else {}
@@ -33,8 +33,8 @@ def with_shared_factors(program):
     if all([len(several) == 1 for several in systems.values()]):
         return program
     program = program.with_copied_instructions()
-    before: dict = {}  # position -> the factors that are made there
-    layouts: dict = {}  # unknowns -> that of the factors
+    before = {}  # position -> the factors that are made there
+    layouts = {}  # unknowns -> that of the factors
     for matrix, several in systems.items():
         if len(several) > 1:
             unknowns, k = looks[matrix][1][1][0], program.size

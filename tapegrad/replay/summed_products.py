@@ -50,8 +50,8 @@ class ProductSums:
 
     def __init__(self, program):
         self.program, self.shown = program, program.shown
-        self.within: set = set()  # sums and products that are terms of another sum
-        self.sums: dict = {}
+        self.within = set()  # sums and products that are terms of another sum
+        self.sums = {}
         kinds = dict(zip(map(id, program.what), program.what, strict=True))
         fit = {n for n, (prim, *_) in kinds.items() if is_addition(prim) or prim.reduces == "products"}
         each = zip(program.numbers, program.what, program.operands, strict=True)
@@ -63,7 +63,7 @@ class ProductSums:
         nodes = [k for k in self.made if self.is_sum(k)]
         for k in nodes:
             self.within.update([a for a in self.made[k][1] if self.is_term(a)])
-        self.left_out: set = set()
+        self.left_out = set()
         for k in nodes:
             if k not in self.within:
                 terms, inner = self.terms(k)
@@ -116,7 +116,7 @@ class ProductSums:
     def rewritten(self):
         made = self.program.with_copied_instructions()
         before = [*zip(made.numbers, made.what, made.operands, strict=True)]
-        self.code: list = []
+        self.code = []
         for k, what, operands in before:
             if k in self.sums:
                 self.add(made, k)

@@ -21,7 +21,7 @@ class LinearCoefficients:
 
     def __init__(self, g: Exact):
         self.g = g
-        self.known: dict = {}
+        self.known = {}
 
     def of(self, n: int) -> dict:
         for m in self.g.reach([n], self.known):

@@ -40,8 +40,8 @@ class GroupPart:
         self.arrays = [a for a in given if self.shown[a][1] or rows.program.shown[a][0]]
         self.single = [a for a in given if a not in self.arrays]
         self.stored = stored
-        self.sums: dict[Any, Any] = {}
-        self.totals: list[Any] = []
+        self.sums = {}
+        self.totals = []
         self.written = self.left = [data, loose, *stored]
         self.code: Any = None
         self.pool: list = []
@@ -72,11 +72,11 @@ class CoefficientCode(GroupCode):
         self.g, self.nests, self.direction, self.gathered = Exact(), {}, direction, rows.gathered
         self.is_sum = any([type(row) is np.ndarray for _, _, row in outputs])  # parts may add up
         self.table = {a: k for k, a in enumerate((*part.arrays, *part.written))}
-        self.parts: dict = {}
+        self.parts = {}
         self.linear = LinearCoefficients(self.g)
         self.keys, self.n = keys, n
         self.loose: list = []  # places of the entries in the buffer
-        self.terms: list = []  # (extents, node, places of the entries), of which `_terms` makes operations
+        self.terms = []  # (extents, node, places of the entries), of which `_terms` makes operations
         self.graph = self.g
         self.covered = np.zeros(keys.size, np.bool_)
         for k, held, first in outputs:

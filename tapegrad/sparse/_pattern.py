@@ -37,13 +37,13 @@ class DependencySets:
         """Run the rules; `values` are those of the program's inputs, the differentiated one first."""
         self.program, self.scope = program, scope
         self.at = dict(program.code)
-        self.env: dict = dict(zip(program.arguments, values, strict=True))
+        self.env = dict(zip(program.arguments, values, strict=True))
         self.env.update(dict(program.captured))
         self.env.update(program.constants)
         self.on_device = any([is_array(v) and xp_of(v) is not np for v in self.env.values()])
         x = values[0]
         self.sets = IndexSets(int(np.prod(np.shape(x))))
-        self.names: dict = {program.arguments[0]: self.sets.singles(np.shape(x))}
+        self.names = {program.arguments[0]: self.sets.singles(np.shape(x))}
         # the captured arrays that each value is made of; None: it depends on arguments
         self.sources: dict = {
             **dict.fromkeys(program.arguments),
@@ -55,8 +55,8 @@ class DependencySets:
         self.placing = {
             k for k, v in zip(program.arguments, values, strict=True) if is_array(v) and v.dtype.kind in "iu"
         }
-        self.relied: set = set()
-        self.conditions: set = set()
+        self.relied = set()
+        self.conditions = set()
         for k, i in program.code:
             self.carry(k, i)
 

@@ -75,7 +75,7 @@ class FixedPattern:
         self.transform: Callable = jacobian(f) if what == "jacobian" else hessian(f)
         # a block of `OPEN.compared`, the further arguments, and what fills entries there
         self.unchecked: tuple = (None, None, None)
-        self.table: Any = None  # places of the entries of a later pattern among the first ones
+        self.table = None  # places of the entries of a later pattern among the first ones
         try:
             plan = self.plan.at(x, *more, *rest, quiet=True)
         except GuardError:

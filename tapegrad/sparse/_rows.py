@@ -104,14 +104,14 @@ class RowwiseValues:
             numpys, shape, strides, dtype, own = self.shown[k]
             if numpys is None and dtype is not None:
                 self.shown[k] = (True, shape, strides, dtype, own)
-        self.values: dict = {}
-        self.held: dict = {}
-        self.roots: dict = {}  # reshaped value -> the value that it was made of
-        self.cuts: dict = {}
-        self.spread: dict = {}
-        self.turned: dict = {}
-        self.gathered: dict = {}  # elements of the direction gathered by a table of columns
-        self.scattered: dict = {}  # a sum of one value and of a second one, scattered by a table of rows
+        self.values = {}
+        self.held = {}
+        self.roots = {}  # reshaped value -> the value that it was made of
+        self.cuts = {}
+        self.spread = {}
+        self.turned = {}
+        self.gathered = {}  # elements of the direction gathered by a table of columns
+        self.scattered = {}  # a sum of one value and of a second one, scattered by a table of rows
         self.number = program.size
         self.depends = {direction}
         needed = set(outputs)
@@ -264,7 +264,7 @@ class RowwiseValues:
     def again(self, outputs: list) -> set:
         """Return costly values without the direction that several places would recompute; precompute
         these."""
-        found: set = set()
+        found = set()
         for k in outputs:
             found.update(
                 [

@@ -103,7 +103,7 @@ class EntryTerms:
         env.update(self.constants)
         for k, i in self.before:
             env[k] = bind(i.prim, [env[a] for a in i.args], i.params)
-        found: list = []
+        found = []
         for what, operands in self.steps:
             if operands is not None:
                 found.append(operated(what, *[found[a] for a in operands]))

@@ -3,8 +3,6 @@
 The products with the sums of unit vectors run eagerly, so the open transforms follow them. The result is the
 class of `_scipy.sparse` for matrices with tracked values."""
 
-from typing import Any
-
 import numpy as plain_np
 
 from .. import numpy as np
@@ -68,7 +66,7 @@ class TrackedEntries:
             )
 
     def product(self, method: str, *args):
-        forms: Any = METHODS
+        forms = METHODS
         product = forms[method](self.plan.f, 0)
         return np.reshape(product(*args), (-1,))
 

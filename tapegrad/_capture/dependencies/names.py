@@ -87,7 +87,7 @@ SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).uni
 @functools.lru_cache(maxsize=4096)
 def words(code: types.CodeType) -> frozenset:
     """Return the names that code uses, and its strings, which may be names for getattr."""
-    found: set = set()
+    found = set()
     for c in codes_in(code):
         found.update(c.co_names)
         for x in c.co_consts:
@@ -110,10 +110,10 @@ IMPORT = dis.opmap["IMPORT_NAME"]
 def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
     """Return the globals that code looks up, each with the chains of attributes read from it, and the modules
     that it imports."""
-    names: dict = {}
-    modules: dict = {}
+    names = {}
+    modules = {}
     for c in codes_in(code):
-        chain: list = []  # the last global, and the attributes read from it so far
+        chain = []  # the last global, and the attributes read from it so far
         for operation, number in instructions_of(c):
             if operation in ATTRIBUTES:
                 if chain:

@@ -138,26 +138,26 @@ class DependencyWalk:
         self, roots: list, names: frozenset, read_anew: Callable | None = None, apart: Collection = ()
     ):
         self.names, self.read_anew = names, read_anew
-        self.apart: dict = {}
+        self.apart = {}
         for x, name in apart:
             self.apart.setdefault(x, set()).add(name)
-        self.found: set = set()
+        self.found = set()
         self.all = not ANYTHING.isdisjoint(names)
         self.levels = not LEVELS.isdisjoint(names)  # are levels of loggers read?
         self.readers = READERS | {"getLogger"} if self.levels else READERS
         self.unknown: str | None = None  # what of it cannot be told
         for name in sorted(UNSEEN.intersection(names)):
             self.doubt(f"what the code reads by `{name}`")
-        self.form: list = []
-        self.decided: list = []  # (array, the answer of `read_anew`)
-        self.arrays: list = []  # compared by their content
-        self.layouts: list = []  # and by their layout only
+        self.form = []
+        self.decided = []  # (array, the answer of `read_anew`)
+        self.arrays = []  # compared by their content
+        self.layouts = []  # and by their layout only
         self.sources: list = []  # of random numbers
-        self.place: dict = {}
-        self.hold: list = []
-        self.classes: set = set()
-        self.lines: list = []
-        self.given: dict = {"is_": operator.is_, **NAMES}
+        self.place = {}
+        self.hold = []
+        self.classes = set()
+        self.lines = []
+        self.given = {"is_": operator.is_, **NAMES}
         self.todo = list(roots)[::-1]
         while (
             self.todo
@@ -526,7 +526,7 @@ class DependencyWalk:
         inside = getattr(x, "__dict__", None)
         self.expect("{0}.__class__ is {1}", x, kind)
         every = is_left(kind) and kind not in PLAIN
-        apart: Any = self.apart.get(id(x), ())
+        apart = self.apart.get(id(x), ())
         if isinstance(inside, dict):
             names = list(inside) if every else [n for n in self.names_of(inside) if n not in apart]
             self.space("{0}.__dict__", x, inside, names, () if every else self.names.difference(apart))

@@ -307,7 +307,7 @@ class BlockCode(TextBuilder):
     def evaluated(self, group: list, index: list, env: dict, flat: bool) -> dict:
         """Return the values of a group of elementwise instructions at one index."""
         g, local = self.g, dict(env)
-        done: set = set()
+        done = set()
         for i, op, args in group:
             for j in args:
                 if j not in done:
@@ -437,7 +437,7 @@ class BlockCode(TextBuilder):
         group = self.low.placement.group[self.part, i][:-1]
         rest = [k for k in range(len(shape)) if k not in axes]
         with ExitStack() as outer:
-            index: dict = dict(zip(rest, self.loops(outer, tuple([shape[k] for k in rest])), strict=True))
+            index = dict(zip(rest, self.loops(outer, tuple([shape[k] for k in rest])), strict=True))
             total = self.cell(self.c(0.0))
             with ExitStack() as stack:
                 index.update(zip(axes, self.loops(stack, tuple([shape[k] for k in axes])), strict=True))

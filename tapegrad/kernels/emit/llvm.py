@@ -51,7 +51,7 @@ class LlvmText(RecalledLoops):
         super().__init__(width, bits)
         self.given: Any = given
         self.phase = phase
-        self.loaded: dict[Any, Any] = {}
+        self.loaded = {}
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
         self.arena = self.wide_arena = "%tape"
@@ -61,7 +61,7 @@ class LlvmText(RecalledLoops):
 
     def text(self, name: str, target: str) -> str:
         p = self.low.program
-        env: dict = {}
+        env = {}
         self.lines.append("  br label %block\nblock:")
         self.lines.append("  %b = phi i64 [ 0, %entry ], [ %bnext, %blockend ]")
         self.lines.append("  %bend = icmp eq i64 %b, %blocks\n  br i1 %bend, label %done, label %work\nwork:")
@@ -309,8 +309,8 @@ class LlvmText(RecalledLoops):
         wide = self.low.sums_wide(loop)
         carry = [self.home((n, c)) if g.shape[c] else self.slot() for c in loop.carry]
         with self.typed(wide):
-            totals: list[Any] = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
-            sums: list[Any] = totals
+            totals = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
+            sums = totals
             if chunked:
                 sums = [
                     self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)

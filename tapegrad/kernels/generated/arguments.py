@@ -2,7 +2,6 @@
 
 import math
 import weakref
-from typing import Any
 
 import numpy as np
 
@@ -148,7 +147,7 @@ class MissingCheck:
 
     def __init__(self, name: str, rows: int | None = None):
         self.name, self.rows = name, rows
-        self.clean: dict[Any, Any] = {}
+        self.clean = {}
 
     def __call__(self, data) -> bool:
         """Return whether the data contain nan; raise for infinite data."""

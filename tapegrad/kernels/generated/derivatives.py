@@ -23,7 +23,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -80,13 +79,13 @@ class Family:
         self.key: str | None = None  # a name for everything that the traced function depends on
         self.short = False  # does it run for few steps?
         self.general = False  # are numbers arguments of the code? (for numbers that change)
-        self.captured: list = []  # objects captured by the traced functions
+        self.captured = []  # objects captured by the traced functions
         self.observed = 0
-        self.programs: dict = {}
-        self.launchers: dict = {}
-        self.recordings: dict = {}
-        self.recorder: Any = None  # that of the last launch
-        self.prims: dict = {}
+        self.programs = {}
+        self.launchers = {}
+        self.recordings = {}
+        self.recorder = None  # that of the last launch
+        self.prims = {}
         self.seconds = [0.0]  # spent on traces and compilation
 
     def renewed(self) -> "Family":
@@ -115,7 +114,7 @@ class Family:
     def derived(self, kind: str, n, signature: tuple) -> KernelProgram:
         p = self.program(signature, n)
         g, outputs, made = p.g, list(p.outputs), p
-        gradient: list[Any] = []
+        gradient = []
         inputs, seeds = list(p.inputs), [g.one] * len(outputs)
         if kind != "F":
             if outputs and (kind == "D" or not self.scalar):
@@ -199,7 +198,7 @@ class Family:
         key = signature, dtype, per_sample
         if key not in self.recordings:
             with scope_block(), self.lock:
-                found: Any = None
+                found = None
                 if self.key is None and any([loop.inner for loop in self.program(signature, 0).loops]):
                     found = self.launcher("FR", 0, signature, dtype, per_sample, StepRecorder)
                 self.recordings[key] = found if found and found.separable else None

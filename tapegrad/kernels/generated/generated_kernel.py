@@ -66,7 +66,7 @@ class TracedKernel:
         # `F`, `VG`: the last launch of the value, and of value and gradient
         self.launches = threading.local()
         self.last: tuple = (None, None)  # the launcher of the last call
-        self.captured: list = []
+        self.captured = []
         self.seconds = [0.0]  # spent on traces and compilation
         for family in families.values():
             family.captured, family.seconds = self.captured, self.seconds
@@ -119,7 +119,7 @@ class GeneratedKernel(PickledByCall):
         self._rejects = parts.invalid == "reject"
         self._call: tuple = ()
         named_like(self, parts.f)
-        self._trees: dict = {}
+        self._trees = {}
         families = {
             what: Family(
                 self.__name__,

@@ -15,7 +15,7 @@ class RecordedRun:
     def __init__(self, kernel, family):
         self.kernel, self.family = kernel, family
         self.recorder: Any = None
-        self.held: list = []  # the bits of the arguments, and the tapes, while no sweep uses them
+        self.held = []  # the bits of the arguments, and the tapes, while no sweep uses them
 
     def __del__(self) -> None:
         if hasattr(self, "held"):  # no exception has ended the constructor

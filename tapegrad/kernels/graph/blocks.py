@@ -203,7 +203,7 @@ class Blocks:
             if self.shape[block] == names.shape and (names == self.names(block)).all():
                 return block
         flat = np.empty(names.size, np.int64)
-        made: dict = {}
+        made = {}
         for n, name in enumerate(names.flat):
             block = (int(name) - ELEMENT) >> BITS if name >= ELEMENT else int(name)
             if block not in made:
@@ -237,7 +237,7 @@ class Blocks:
         """Assemble a block from runs of elements in each row; equal runs at equal distances form one
         piece."""
         made: list[list] = []  # source, length, step, to, at, count, distance to, distance at
-        last: dict = {}
+        last = {}
         columns = shape[-1]
         for to, length, s, at, step in contiguous_runs(source, k, columns, self.zero):
             key = s, length, step

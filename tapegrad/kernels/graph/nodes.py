@@ -72,10 +72,10 @@ class Graph(Blocks):
         self.op: list[str] = []
         self.args: list[tuple] = []
         self.shape: list[tuple] = []  # () for a number
-        self.meta: list[Any] = []  # further parameters of a block, such as axes
+        self.meta = []  # further parameters of a block, such as axes
         self.wide: dict[int, int] = {}  # first row -> the traced block of parameters there
         self.mask: list[int] = []  # bit l: depends on a value of loop l's step (counter, datum, carry)
-        self.memo: dict = {}
+        self.memo = {}
         self.loops = 0
         self.captured: Any = None  # objects captured by the traced function
         self.refusal: Exception | None = None  # the last refusal of a question about a symbolic value
@@ -84,7 +84,7 @@ class Graph(Blocks):
         self.levels: dict[int, int] = {0: 0}  # mask -> depth
         self.complete = False  # no datum contains nan
         self.congruences: dict[frozenset[int], Congruence] = {}  # by the elements of the product
-        self.eliminated: dict[Any, Any] = {}  # by the elements of a matrix, and those of a right-hand side
+        self.eliminated = {}  # by the elements of a matrix, and those of a right-hand side
         self.sweeps_whole = True  # are adjoints of congruences found together?
         self.zero, self.one = self.const(0.0), self.const(1.0)
 

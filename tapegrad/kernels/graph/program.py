@@ -181,10 +181,10 @@ class KernelProgram:
 
 def stages(g: Graph, loops: list[ProgramLoop]) -> dict:
     """Return, for every node, the number of loops that must run before it."""
-    at: dict = {}
+    at = {}
     for n, loop in enumerate(loops):
         at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
-    stage: dict = {}
+    stage = {}
     for i in range(len(g.mask)):
         if g.op[i] in LEAVES:
             stage[i] = at.get(i, 0)

@@ -339,9 +339,9 @@ class Launcher:
         self.streams, self.step_rows = plan.streams, plan.step_rows
         self.summed, self.width = plan.summed, plan.width
         self.work, self.most, self.long = plan.work, plan.most, plan.long
-        self.forms: dict = {}
-        self.quick: dict = {}  # width of a quickly compiled form -> its text, seconds until it is optimised
-        self.numbers: dict = {}  # width of a form -> the bytes of its numeric arguments
+        self.forms = {}
+        self.quick = {}  # width of a quickly compiled form -> its text, seconds until it is optimised
+        self.numbers = {}  # width of a form -> the bytes of its numeric arguments
         self.local = threading.local()
         self.counted = [n for n, _, data, cap in plan.taped if not data and cap is None]
 

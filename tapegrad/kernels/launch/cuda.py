@@ -192,7 +192,7 @@ class CudaLauncher:
 
     def __init__(self, low: LoweredProgram, dtype: np.dtype, per_sample: bool):
         self.low, self.dtype, self.per_sample, self.name = low, dtype, per_sample, low.name
-        self.forms: dict = {1: emit_cuda(low, dtype, per_sample)}  # by the interval of stored steps
+        self.forms = {1: emit_cuda(low, dtype, per_sample)}  # by the interval of stored steps
         self.signature = self.forms[1][2]
         self.outputs, self.types = list(self.signature.outputs), low.types(dtype)
         self.sums = dtype if low.precise is None else SUMS  # their dtype

@@ -7,7 +7,7 @@ table of the last launch. They launch only if all data are finite."""
 import ctypes
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -156,7 +156,7 @@ def repeat_launch(last, theta: np.ndarray, data: np.ndarray, gradient: bool):
     A column of a table is copied, which takes little time."""
     theta = theta if theta.flags.c_contiguous else np.ascontiguousarray(theta)
     data = data if data.flags.c_contiguous else np.ascontiguousarray(data)
-    v: Any = np.empty(last.samples, last.value)
+    v = np.empty(last.samples, last.value)
     if gradient:
         g = np.empty(theta.shape, last.dtype)
         if not last.run(id(theta), id(data), id(v), id(g), last.table):

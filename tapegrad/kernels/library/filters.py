@@ -114,7 +114,7 @@ class Filter(LibraryKernel):
                 for n, (field, a) in enumerate(zip(kind._fields, axes, strict=True))
             ]
         )
-        self._kernels: dict = {}
+        self._kernels = {}
         self._lock = lock()
         # `last`: a weak reference to the last observations, and these with one more axis
         self._seen = threading.local()
@@ -332,7 +332,7 @@ class Filter(LibraryKernel):
     def _sizes(self, values: list, y) -> dict:
         """Return the sizes from the first arguments: k, and d if several numbers are observed."""
         name, arguments = self.__name__, self.arguments
-        sizes: dict = {}
+        sizes = {}
         for a, v in zip(arguments[:2], values[:2], strict=True):
             if v.ndim < len(a.axes):
                 raise ShapeError(
@@ -384,7 +384,7 @@ class Filter(LibraryKernel):
         """Expand rows to (shape of an argument, ...), or (T, shape, ...), for each argument; None for a
         Const."""
         row, line = 0, 0
-        parts: list[Any] = []
+        parts = []
         for a, mode, const in zip(self.arguments, call.modes, call.const, strict=True):
             n, shape = a.rows(call.sizes), a.shape(call.sizes)
             if mode:

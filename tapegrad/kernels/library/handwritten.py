@@ -46,7 +46,7 @@ class HandwrittenKernel(ModelKernel):
         super().__init__(definition, invalid)
         text = (FOLDER / f"{definition.name}.cu").read_text()
         self._text = PRELUDE + device_functions(text) + text
-        self._kernels: dict = {}
+        self._kernels = {}
 
     def source(self, p: int, d: int, each: bool = False, missing: bool = False) -> str:
         """The CUDA C for p rows of theta and d rows of data; `real` is still to be defined."""

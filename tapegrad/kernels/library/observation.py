@@ -118,7 +118,7 @@ def lower_solve(L, b):
     """Return L^-1 b for a lower triangle L."""
     if not isinstance(L, Sym) or len(L) > ROWWISE_SOLVE_ORDER:
         return solve_triangular(L, b, lower=True)
-    rows: list = []
+    rows = []
     for i in range(len(L)):
         rows.append((b[i] - sum([L[i, j] * row for j, row in enumerate(rows)])) / L[i, i])
     return np.stack(rows)

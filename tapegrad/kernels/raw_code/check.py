@@ -429,6 +429,6 @@ def check_kernel(k, args: tuple, settings: dict) -> list:
     for v in args:
         v = values_of(v.value) if isinstance(v, Const) else values_of(v)
         values.append(v.get() if is_array(v) and xp_of(v) is not np else v)
-    report: list = []
+    report = []
     KernelCheck(k, values, {}, settings, report).run()
     return report

@@ -76,9 +76,9 @@ class RawKernel(PickledByCall):
         threads.of(threads.block or HOST_BLOCK_THREADS)
         threads.check(self.given)
         self.cooperates = uses_block(code.source)
-        self.plans: dict = {}
-        self.hosts: dict = {}
-        self.independent: set = set()  # calls whose samples were found independent (transpose.py)
+        self.plans = {}
+        self.hosts = {}
+        self.independent = set()  # calls whose samples were found independent (transpose.py)
         self.derived = vjp == "derive"
         if self.derived:
             if jvp is not None:
@@ -368,7 +368,7 @@ class RawKernel(PickledByCall):
             UnsavedArgument(self.__name__, a, v) if isinstance(v, ShapeStandIn) else v
             for a, v in zip(self.given, args, strict=True)
         ]
-        terms: Any = self.vjp(g, out, *seen)
+        terms = self.vjp(g, out, *seen)
         active = [a.role in ("in", "inout") and a.active for a in self.given]
         terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
         if len(terms) == sum(active) < len(args):

@@ -23,7 +23,7 @@ class CallPlan:
         self.real = real_of(k, values)
         checked = [self.checked(a, v) for a, v in zip(k.given, values, strict=True)]
         self.known = bind_dimensions(k.__name__, k.args, checked, known)
-        self.made: dict = {}
+        self.made = {}
         self.calls, self.large, self.marks = 0, False, False
 
     def values(self, values: tuple) -> list:

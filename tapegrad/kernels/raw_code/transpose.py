@@ -6,7 +6,6 @@ samples tests this independence: its results must differ likewise. Other kernels
 element, of which there may be few."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -140,7 +139,7 @@ def pushforward_kernel(k, t: list, out, args: tuple, known: dict):
         check_independent(
             k, launch, ("bar", real.char, *sorted(dims.items())), xp, k.threads.samples.value(dims), real
         )
-    tangents: list[Any] = []
+    tangents = []
     for m, a in enumerate(k.outs):
         if not a.active:
             tangents.append(None)
@@ -167,7 +166,7 @@ def pullback_kernel(k, g, out, need: tuple, args: tuple, known: dict) -> list:
     live = [m for m, c in enumerate(gs) if c is not None]
     axes = [sample_axis(k, a) for a in k.outs]
     own = k.threads.samples is not None and all([axes[m] is not None for m in live])
-    terms: list = []
+    terms = []
 
     def tangents(n, seed):
         return [seed if i == n else None for i in range(len(args))]

@@ -83,7 +83,7 @@ class CapturedState:
         self.roots: list = []  # the functions that were traced
         self.before: list = []  # the objects that each could read before
         self.environment: Any = None  # the objects that all of them can read
-        self.sources: list = []  # generators of random numbers, in their former state
+        self.sources = []  # generators of random numbers, in their former state
         self.steady = True  # did nothing change during the trace?
         self.others = OtherThreads()
 

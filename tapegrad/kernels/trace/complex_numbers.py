@@ -224,7 +224,7 @@ def complex_power(x: Pair, y) -> Pair:
         return whole_power(x, int(c))
     zero = (x[0] == 0.0) & (x[1] == 0.0)
     none, base = (y[0] == 0.0) & (y[1] == 0.0), (np.where(zero, 1.0, x[0]), x[1])
-    there: Any = np.where((y[0] > 0.0) | none, 0.0, math.nan)
+    there = np.where((y[0] > 0.0) | none, 0.0, math.nan)
     a, b = whole_power(base, int(c)) if whole else complex_exp(pair_product(y, complex_log(base)))
     return np.where(zero, there + np.where(none, 1.0, 0.0), a), np.where(zero, there, b)
 

@@ -79,7 +79,7 @@ class TracedRun:
         self.units = self.through(self.unit_ways()) if self.looped and not one_way else None
 
     def mark(self, n: int, x):
-        found: list = []
+        found = []
 
         def leaf(v):
             if not varied(v):
@@ -279,7 +279,7 @@ class Derivatives:
         r = self.run(call, f, argnums, primals, {}, has_aux)
 
         def pullback(w):
-            seeds: list[Any] = []
+            seeds = []
             for y, c in zip(leaves(r.out), leaves(w), strict=True):
                 y = r.numbers(y)
                 if y is not None and c is not None:
@@ -345,11 +345,11 @@ def reverse_rows(r: TracedRun, outputs: list) -> list:
 def forward_columns(r: TracedRun) -> list:
     """Return the same derivatives, with one sweep for each differentiated number."""
     g = r.g
-    found: list = []
+    found = []
     ways = iter(r.unit_ways() if r.units is None else r.units)
     for m in r.all:
         found.append([[x for x in leaves(r.pushed(next(ways))) if x is not None] for _ in range(m.size)])
-    made: list[Any] = []
+    made = []
     for n, y in enumerate([y for y in [r.numbers(x) for x in leaves(r.out)] if y is not None]):
         made.append([])
         for k, m in enumerate(r.all):

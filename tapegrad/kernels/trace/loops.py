@@ -246,7 +246,7 @@ def _proved_loop(t: Tracer, wanted: LoopRequest, leader: list[int], gate: int) -
             begun.forget()
             begun.number = g.loops
             (condition, after, inner), made = attempt()
-            classes: dict = {}
+            classes = {}
             finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
             home = t.home(_within(t, made, [*start, *after, wanted.steps, condition]))
             proved = finer == leader and (home.going == gate or not inner)

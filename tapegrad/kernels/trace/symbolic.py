@@ -461,7 +461,7 @@ class Operation:
         self.n = prim.scalar[1] if isinstance(prim.scalar, tuple) else self.inputs
         self.logical = (0,) if prim.scalar == "select" else ()  # the boolean inputs
         self.partial, self.pull = functools.cache(self._partial), functools.cache(self._pull)
-        self._gated: dict = {}  # input -> does its rule use a gated product?
+        self._gated = {}  # input -> does its rule use a gated product?
 
     def value(self, *c: float):
         """Return its value at constants, or None if the kernel must compute it."""

@@ -24,7 +24,7 @@ class DerivedRules:
 
     def __init__(self, k):
         self.k = k
-        self.kernels: dict = {}
+        self.kernels = {}
         self.kernel(np.dtype(np.float64)).operation(False, 1 << 10)  # refuses what cannot be read
 
     def kernel(self, real: np.dtype) -> CKernel:
@@ -92,7 +92,7 @@ class DerivedRules:
     def push(self, t: tuple, out, *args):
         k = self.k
         operation, values, places = self.call(args)
-        dots: list = [None] * len(values)
+        dots = [None] * len(values)
         for a, d in zip(k.given, t, strict=True):
             if d is not None:
                 dots[places[a.name]] = reshape(d, to=(-1,)) if a.dims is not None else d

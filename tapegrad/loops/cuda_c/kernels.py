@@ -34,7 +34,7 @@ class CKernel:
 
     def __init__(self, text: KernelText, entry: str):
         self.text, self.entry = text, entry
-        self.operations: dict = {}
+        self.operations = {}
 
     @property
     def function(self) -> CFunction:

@@ -241,7 +241,7 @@ class CParser:
 
     def braces(self) -> list:
         self.expect("{")
-        made: list = []
+        made = []
         while not self.take("}"):
             made.append(self.braces() if self.peek() == "{" else self.assignment())
             self.take(",")

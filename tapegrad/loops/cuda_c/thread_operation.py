@@ -1,7 +1,5 @@
 """Loop programs of threads as operations on CuPy arrays: CUDA C, which NVRTC compiles."""
 
-from typing import Any
-
 import numpy as np
 
 from ..._core.arrays import is_array, xp_of
@@ -45,7 +43,7 @@ class ThreadLaunch:
     def heights(self) -> dict:
         """How high each stack of the program becomes, at most."""
         p, derived = self.p, self.p.derived
-        found: dict = {}
+        found = {}
         before = derived.get("of")
         if before is not None and stacks_of(before):
             found.update(ThreadLaunch(before, self.values[: len(before.params)], self.xp).heights())
@@ -66,7 +64,7 @@ class ThreadOperation(LoopOperation):
 
     def run(self, *args) -> tuple:
         xp = next(xp_of(x) for x in args if is_array(x) and xp_of(x) is not np)
-        values: list[Any] = []
+        values = []
         for q, x in zip(self.p.params, args, strict=True):
             if isinstance(q, Scalar):
                 values.append(x.item() if hasattr(x, "item") else x)

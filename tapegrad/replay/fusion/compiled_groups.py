@@ -83,7 +83,7 @@ class Group:
         self.names = [(k, i.name) for k, i in now.code if k not in self.carried]
         self.saved = kinds.gain(self, now) if self.left else 0.0
         self.code: Any = None
-        self.pool: list = []
+        self.pool = []
 
     def gain(self, now) -> float:
         """About how many nanoseconds it saves."""
@@ -118,7 +118,7 @@ class Group:
         """What its code depends on; raises TypeError where that cannot be told."""
         number = {k: n for n, k in enumerate((*self.given, *self.values, *self.sums))}
         of = lambda k: number[k] if k in number else repr(self.kinds.constant(k))
-        found: list = [self.dtype, *[self.shown[k][:4] for k in self.given], *[number[k] for k in self.left]]
+        found = [self.dtype, *[self.shown[k][:4] for k in self.given], *[number[k] for k in self.left]]
         for k, d in self.values.items():
             if isinstance(d, Element):
                 said = ufunc_of(d.i)
@@ -168,7 +168,7 @@ class Group:
 
 def buffer_shares(kinds, now) -> tuple:
     """(views that are carried on, values that are written), of those gathered."""
-    carried: dict = {}
+    carried = {}
     stored = []
     for k, d in now.values.items():
         later = [
@@ -193,9 +193,9 @@ class GroupCode:
     def __init__(self, group: Group):
         self.group, self.shown, self.values, self.sums = group, group.shown, group.values, group.sums
         self.g = Exact()
-        self.nests: dict = {}
+        self.nests = {}
         self.table = {a: n for n, a in enumerate((*group.arrays, *group.written))}
-        self.parts: dict = {k: [] for k in group.totals}
+        self.parts = {k: [] for k in group.totals}
         for k in group.stored:
             self.store(k)
         for k, d in self.sums.items():
@@ -282,8 +282,8 @@ class GroupCode:
         first, and made in turn."""
         if k not in self.values:
             return self.leaf(nest, k, place)
-        asked: dict = {k: {place: None}}
-        needs: dict = {}
+        asked = {k: {place: None}}
+        needs = {}
         for v in reversed(self.values):
             for at in asked.get(v, ()):
                 if (v, at) not in nest.known:

@@ -28,7 +28,7 @@ class DeviceText(CudaBuilder):
     def __init__(self, g, nests: list, bits: int):
         super().__init__(bits)
         self.g, self.nests = g, nests
-        self.functions: set = set()
+        self.functions = set()
 
     def text(self, arrays: list, written: list, singles: int, totals: list) -> str:
         """`arrays` and `written`: their dtypes; `totals`: for each full sum (nest, its sum in it)."""
@@ -47,7 +47,7 @@ class DeviceText(CudaBuilder):
         self.line(
             "const i64 all = (i64)gridDim.x * blockDim.x, me = (i64)blockIdx.x * blockDim.x + threadIdx.x;"
         )
-        ends: list = []
+        ends = []
         for nest in self.nests:
             ends.append((ends[-1] if ends else 0) + math.prod(nest.extents))
         self.line(f"for (i64 t = me; t < {ends[-1]}; t += all) {{")
@@ -74,7 +74,7 @@ class DeviceText(CudaBuilder):
             counters.append(self.let(f"{rest} % {n}", "i64"))
             rest = self.let(f"{rest} / {n}", "i64")
         counters.reverse()
-        env: dict = {node: f"n{k}" for node, k in nest.numbers.items()}
+        env = {node: f"n{k}" for node, k in nest.numbers.items()}
         for node, a in nest.loads.items():
             there = self.place(a, counters)
             env[node] = (

@@ -44,18 +44,18 @@ class GroupDefinitions:
         self.within = within  # what blocks would do else
         self.program, self.shown = program.with_constants(), dict(program.shown)
         self.on_device = small is None and program.on_device  # arrays of CuPy then, and none of NumPy
-        self.code: Any = DeviceCode if self.on_device else GroupCode
+        self.code = DeviceCode if self.on_device else GroupCode
         self.gain: Callable = worth if self.on_device else Group.gain
         self.extended = small is None  # with extremes and integers
         least = 1 if self.on_device else max(GROUPED_ELEMENTS, 1)
         self.small = least if small is None else small
         self.there = {*program.inputs}
-        self.done: set = set()  # what has been read
+        self.done = set()  # what has been read
         self.ends = {*program.ends, *program.guards}
-        self.numbers: dict = {}
+        self.numbers = {}
         self.pairs = [*program.code]
         self.known = {k: None if k in others else self.definition(k, i) for k, i in self.pairs}
-        self.users: dict = {}
+        self.users = {}
         for k, i in self.pairs:
             for a in dict.fromkeys(operands(self.known[k], i)):
                 self.users.setdefault(a, []).append(k)
@@ -285,9 +285,9 @@ class Reader:
         self.program, self.kinds = program, GroupDefinitions(program, others=others, within=within)
         self.by_number = dict(self.kinds.pairs)
         self.ready = {*self.kinds.program.inputs}
-        self.order: list = []
-        self.groups: list = []
-        self.alone: dict = {}  # name -> how many large ones are in no group
+        self.order = []
+        self.groups = []
+        self.alone = {}  # name -> how many large ones are in no group
         self.others = others
         self.now = OpenGroup({})
         for part in parts or (self.kinds.pairs,):

@@ -108,7 +108,7 @@ class Order:
 
 def merged_dims(dims: list, nest: Nest) -> list:
     """(extent, dim) of loops over these dims: neighbours become one where all arrays allow."""
-    merged: list = []
+    merged = []
     for d in dims:
         n = nest.extents[d]
         if merged and all([a.strides[merged[-1][1]] == a.strides[d] * n for a in nest.accesses]):
@@ -144,7 +144,7 @@ class NestText:
         b, nest = self.b, self.nest
         line = b.lines.append
         self.bases = [data(b, a.pointer) for a in nest.accesses]
-        self.fixed: dict = {}
+        self.fixed = {}
         numbers = pointer(b, self.places["numbers"]) if nest.numbers else ""
         for node, k in nest.numbers.items():
             at = b(f"getelementptr {b.real}, ptr {numbers}, i64 {k}")

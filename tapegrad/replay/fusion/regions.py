@@ -419,7 +419,7 @@ RULES: dict = {
 def cuts_of(d, shape: tuple, known: dict) -> tuple:
     """For each axis the places between 0 and its end where the text for one element changes; `known`: those
     of the operands."""
-    found: list = [set() for _ in shape]
+    found = [set() for _ in shape]
     for piece in getattr(d, "pieces", ()):
         for cuts, ends in zip(found, piece.box or (), strict=False):
             cuts.update(ends)
@@ -439,7 +439,7 @@ def cuts_of(d, shape: tuple, known: dict) -> tuple:
 def spread_of(d, shape: tuple, known: dict) -> dict:
     """The distances at which elements are read: of operands in memory (None), and of costly values; `known`:
     those of the operands."""
-    found: dict = {}
+    found = {}
     for k, m in d.sources():
         for origin, shifts in (known.get(k) or {None: ((0,) * len(m),)}).items():
             found.setdefault(origin, set()).update([shifted_map(m, shift, len(shape)) for shift in shifts])

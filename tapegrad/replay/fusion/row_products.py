@@ -50,7 +50,7 @@ class RowGroup:
         )
         self.makers = {k: maker(self.shown[k]) for k in self.written}
         self.work = 2.0 * self.count * self.columns * (len(before) + len(after))
-        self.pool: list = []
+        self.pool = []
 
     @functools.cached_property
     def loop(self):
@@ -209,7 +209,7 @@ def join_products(reader) -> None:
     """Puts groups together with products of a matrix before and after them."""
     order, kinds = reader.order, reader.kinds
     place = {k: n for n, (k, _) in enumerate(order)}
-    gone: set = set()
+    gone = set()
     for n, (key, i) in enumerate(order):
         if i.prim is not GROUP:
             continue
@@ -246,8 +246,8 @@ def split_by_rows(kinds) -> tuple | None:
     if not shared:
         return None
     rows = kinds.shown[shared[0]][1][:1]
-    parts: tuple = ([], [], [])
-    place: dict = {}
+    parts = ([], [], [])
+    place = {}
     for k, i in code:
         d, given = kinds.known[k], [place.get(a, 0) for a in i.args]
         of_rows = (
@@ -270,7 +270,7 @@ def tiles_of(group: Group, kinds, reader) -> RowGroup | None:
     if tiled is None:
         return None
     code = reader.by_number
-    before: dict = {}
+    before = {}
     for z in group.arrays:
         i = code.get(z)
         if (
@@ -282,7 +282,7 @@ def tiles_of(group: Group, kinds, reader) -> RowGroup | None:
         ):
             if all([u in group.values or u in group.sums for u in kinds.users[z]]) and kinds.shown[z][4]:
                 before[z] = (same_matrix(i.args[0], kinds), i.args[1])
-    after: dict = {}
+    after = {}
     for r in group.stored:
         users = kinds.users.get(r, ())
         if r in kinds.ends or len(kinds.shown[r][1]) != 1 or not users:
@@ -384,7 +384,7 @@ def is_spread(d) -> bool:
 def of_first_axis(group: Group, kinds) -> set | None:
     """What the group reads or makes row by row, if it is all work on rows by themselves; None if it is
     not."""
-    tiled: set = set()
+    tiled = set()
     count = {group.shown[k][1][:1] for k in group.values} | {d.shape[:1] for d in group.sums.values()}
     if len(count) != 1 or group.forms or () in count:
         return None

@@ -7,7 +7,6 @@ afterwards."""
 import functools
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 
@@ -47,10 +46,10 @@ class InstructionBlock(RowWriter):
     ):
         super().__init__(arena, kinds.exact, listing)
         self.kinds, self.outside, self.stop, begin = kinds, outside, stop, start
-        self.parts: list = []  # of the code: rows and loops
-        self.loops: list = []
-        self.refused: list = []
-        self.guards: list = []
+        self.parts = []  # of the code: rows and loops
+        self.loops = []
+        self.refused = []
+        self.guards = []
         self.numbered = 0  # guards before these
         table = kinds.table
         arena.release(start - 1)
@@ -64,9 +63,9 @@ class InstructionBlock(RowWriter):
         ]
         for k in self.given:
             arena.place(k)
-        self.forced: Any = ()  # values that are copied rather than seen in another's memory
-        self.single: dict = {}
-        self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
+        self.forced = ()  # values that are copied rather than seen in another's memory
+        self.single = {}
+        self.pending = {}  # value -> (operation, its operands): what its only reader does as well
         self.counts = [n for n, k in enumerate(self.given) if kinds.kind(k) == "i"]
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k)) for k in self.given]
         if any([arena.width(k) > 1 for k in (*self.given, *table.made[begin:stop].tolist())]):
@@ -309,7 +308,7 @@ class InstructionBlock(RowWriter):
     def read_once(self, each: list) -> dict:
         """Products, sums and differences of which one instruction of the block is the only reader, and can do
         them as well: value -> (number of the instruction, itself)."""
-        found: dict = {}
+        found = {}
         shown, guards = self.arena.shown, self.arena.program.guards
         large = (
             []
@@ -317,7 +316,7 @@ class InstructionBlock(RowWriter):
             else [(k, i) for _, k, i in each if math.prod(shown[k][1]) >= PAIRED_ELEMENTS]
         )
         large = [(k, i) for k, i in large if not self.outside[k] and k not in guards]
-        readers: dict = {k: [] for k, _ in large}
+        readers = {k: [] for k, _ in large}
         for n, k, i in each if large else ():
             for a in i.args:
                 if a in readers:

@@ -65,7 +65,7 @@ def ufunc_loop(f, kind: str = ""):
     found = seen.functions[k], seen.data[k] if seen.data else None
     if found[0] is None:
         return None
-    x: list = (
+    x = (
         [SAMPLES + 1.0] * (f.nin - 1) + [SAMPLES]  # (of zeta the first is above 1)
         if f.signature is None
         else [SAMPLES[:4], np.array(1.0)]  # of a Fourier transform

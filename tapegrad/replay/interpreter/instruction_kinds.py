@@ -33,9 +33,9 @@ class InstructionKinds:
 
     def __init__(self, program: Program, exact: bool = False):
         self.program, self.shown, self.exact = program, program.shown, exact
-        self.sizes: dict = {}  # id of a layout -> elements, if they are float64
-        self.known: dict = {}  # value -> its kind
-        self.bodies: dict = {}  # class -> the `PlacedBody` of its instructions, or None
+        self.sizes = {}  # id of a layout -> elements, if they are float64
+        self.known = {}  # value -> its kind
+        self.bodies = {}  # class -> the `PlacedBody` of its instructions, or None
         self.table = InstructionTable(program, program.shown)
         self.classes = self.table.classes_of_values()
         self.moving = self.table.of_classes(self.moves_elements).tolist()

@@ -2,7 +2,6 @@
 
 import functools
 import operator
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ def joined_axes(shape: tuple, forms: tuple) -> list:
     steps = [[0] * len(shape) if form is None else broadcast(form[0], form[1], len(shape)) for form in forms]
     axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
     axes.sort(key=lambda axis: axis[1:], reverse=True)
-    joined: list = []
+    joined = []
     for size, *step in axes:
         if joined and joined[-1][1:] == [size * s for s in step]:
             size *= joined.pop()[0]
@@ -38,7 +37,7 @@ def in_lines(name: str, shape: tuple, *forms) -> tuple | None:
     """How an operation with a result of this shape goes along lines: (name of the row, elements of a line,
     the `outer_axes`).  None where it does not go, or lines are short."""
     joined = joined_axes(shape, forms)
-    best: Any = None
+    best = None
     for axis in joined:
         size, to, *others = axis
         if to == 1 and {0, 1}.issuperset(others):

@@ -21,8 +21,8 @@ class NoRows:
     nothing = np.zeros((), np.int64)
 
     def __init__(self) -> None:
-        self.rows: list = []
-        self.temporaries: list = []
+        self.rows = []
+        self.temporaries = []
         self.exact = True  # do all rows give what NumPy gives for all values?
         self.foreign = False  # is one of them a function that tells of errors in its own way?
 

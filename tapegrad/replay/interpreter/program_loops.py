@@ -46,7 +46,7 @@ class RecordedLoop:
         at = self.positions()
         own = (at[-1] >= start) & (at[-1] - at[0] == period * (trips - 1))
         self.held = self.places_held()
-        self.carried: dict = {}
+        self.carried = {}
         for place in np.unique(at[-1, own]).tolist():
             back, column = trips - 1 - (place - start) // period, (place - start) % period
             if back:

@@ -6,7 +6,6 @@ A row goes along lines where its places lie in such, else by a table of places. 
 import ctypes
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ class RowWriter:
 
     def __init__(self, arena: Arena, exact: bool = False, listing: bool = False):
         self.arena, self.exact, self.nothing = arena, exact, arena.nothing
-        self.rows: list = []
+        self.rows = []
         self.listed = ListedRows() if listing else None
         self.along = self.awaited = 0
         self.target = arena.nothing
@@ -237,7 +236,7 @@ class RowWriter:
         ]
         places += results
         shapes, steps = [at.shape for at in places], [self.arena.view_of(at)[1] for at in places]
-        outer: tuple = (8,) * len(places)
+        outer = (8,) * len(places)
         if lines:
             outer = tuple([step[0] if step else 0 for step in steps])
             shapes, steps = [s[1:] for s in shapes], [s[1:] for s in steps]
@@ -272,7 +271,7 @@ class RowWriter:
         if to.ndim > 2:
             for place in np.ndindex(to.shape[:-2]):
                 # (of an axis of one there is but one)
-                each: Any = [place[len(place) + 2 - at.ndim :] for at in (x, y)]
+                each = [place[len(place) + 2 - at.ndim :] for at in (x, y)]
                 each = [
                     tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)])
                     for at_k, at in zip(each, (x, y), strict=True)

@@ -6,7 +6,6 @@ which is the last one, shows whether they do."""
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ class TripRows:
 
     def __init__(self, block, loop: RecordedLoop):
         self.block, self.arena, self.loop, self.trips = block, block.arena, loop, loop.trips
-        self.compiled: Any = None
+        self.compiled = None
         values = loop.values[0].tolist()
         self.width = [self.arena.width(k) for k in values]
         self.size = [
@@ -46,7 +45,7 @@ class TripRows:
         ]
         self.first_guard = len(block.guards)
         self.constants = {c: self.constant_column(c) for c in loop.varying}
-        self.one: dict = {}  # instruction -> where all trips write the buffer that it gives
+        self.one = {}  # instruction -> where all trips write the buffer that it gives
         chains = {j for j in loop.carried if self.is_chain(j)}
         while True:
             self.stacks = {j: self.stack(j, back) for j, back in loop.carried.items() if j not in chains}
@@ -54,7 +53,7 @@ class TripRows:
                 j: self.arena.consecutive(*self.arena.shown[values[j]][1:3], None, self.width[j])
                 for j in chains
             }
-            self.script: list = []
+            self.script = []
             first = self.lowered(0)
             apart = {j for j, at in self.one.items() if first.at[j] is not at} | self.seen
             if not apart:
@@ -172,8 +171,8 @@ class TripRows:
         """The rows of one trip: those that its instructions would be, with places and rows of its own."""
         arena, loop, code = self.arena, self.loop, self.loop.trip(t)
         self.t, self.next, begin = t, 0, loop.start + t * loop.period
-        self.tables: list = []
-        self.tabled: dict = {}  # (id of places, shape) -> (number of its table, the places)
+        self.tables = []
+        self.tabled = {}  # (id of places, shape) -> (number of its table, the places)
         self.column = {k: j for j, (k, _) in enumerate(code)}
         owners = [vars(self.block), vars(arena)]
         before = [dict(owner) for owner in owners]
@@ -251,7 +250,7 @@ class TripRows:
                 region = ArenaRegion(j in self.one)
                 region.until = self.end_of(j, begin - loop.period)
                 arena.held[k] = [region]
-        self.varying: dict = {}  # instruction -> its operands that are other constants in each trip -> places
+        self.varying = {}  # instruction -> its operands that are other constants in each trip -> places
         for c, (first, shape, strides, size, width) in self.constants.items():
             which = int(loop.table.starts[begin]) + c
             n = int(loop.table.reader[which])

@@ -25,10 +25,10 @@ class ObjectState:
     def __init__(self, shadow, slot_of: Callable, outside: frozenset):
         """`slot_of(v)` gives the number of the output that a recorded Variable becomes, None for another.
         `outside`: ids of objects that the function has not made."""
-        self.places: list = []
+        self.places = []
         self.holds_objects = False  # of the user's?
         self.slot_of, self.outside = slot_of, outside
-        self.makers: dict = {}  # id of a value -> (value, its maker)
+        self.makers = {}  # id of a value -> (value, its maker)
         self.originals = {id(new): x for x in shadow.hold if (new := shadow.seen.get(id(x))) is not None}
 
     def add(self, x, name: str, value) -> None:
@@ -87,7 +87,7 @@ class ObjectState:
 
     def put(self, outputs) -> None:
         """Leave the values of a replay in the objects."""
-        made: dict = {}
+        made = {}
         for x, name, maker in self.places:
             put(x, name, maker(outputs, made))
 

@@ -107,27 +107,27 @@ class Record(Trace):
         processes with which it exchanges data.  `before`: if the function fails, gets the captured arrays
         that it has written, with copies of what they were."""
         super().__init__()
-        self.groups: list = [] if groups is None else groups
-        self.what: list = []
-        self.operands: list = []
-        self.inputs: list = []  # numbers of the instructions without operands
-        self.known: list = []
-        self.looks: list = []
-        self.views: set = set()  # numbers of arrays that do not own their memory
-        self.guards: dict = {}
+        self.groups = [] if groups is None else groups
+        self.what = []
+        self.operands = []
+        self.inputs = []  # numbers of the instructions without operands
+        self.known = []
+        self.looks = []
+        self.views = set()  # numbers of arrays that do not own their memory
+        self.guards = {}
         self.asked = 0  # how often values were asked for
         self.pulled = False  # was a tape over it swept?
-        self.adopted: list = []  # (handle, its array, number of the input)
-        self.written: list = []
+        self.adopted = []  # (handle, its array, number of the input)
+        self.written = []
         self.constants = frozenset(map(id, constants))
-        self.fixed: dict = {}  # constants that stay as they are: id -> number
-        self.constant: dict = {}  # others that are numbers or small: what they are -> number
-        self.frozen: set = set()  # ids of owners of memory whose content was taken as it was
+        self.fixed = {}  # constants that stay as they are: id -> number
+        self.constant = {}  # others that are numbers or small: what they are -> number
+        self.frozen = set()  # ids of owners of memory whose content was taken as it was
         self.drawn: str | None = (
             None  # why random numbers cannot be drawn anew, or calls outside not be repeated
         )
-        self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
-        self.setting: Any = self
+        self.generators = {}  # id -> (generator, its state before the first draw, after the last)
+        self.setting = self
         self.watched: tuple = ()  # the flags looked at now
         self.filters = self.outside = warnings.filters
         self.catches = catches
@@ -138,18 +138,18 @@ class Record(Trace):
         # settings: the operation -> {operands: number}
         self.met: dict = {}
         # flags that are looked at -> {elementwise operation without settings: how it is done} (`shortened`)
-        self.shorts: dict = {}
+        self.shorts = {}
         self.short: dict = {}
-        self.elements: dict = {}  # (number of an array, index of one element) -> number of that
+        self.elements = {}  # (number of an array, index of one element) -> number of that
         self.same: dict = {}
-        self.settings: dict = {}  # key of settings -> its number
-        self.whats: dict = {}  # (operation, flags, number of its settings) -> what is done
-        self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
-        self.placed: set = set()  # writes that were done where the buffer lay
+        self.settings = {}  # key of settings -> its number
+        self.whats = {}  # (operation, flags, number of its settings) -> what is done
+        self.by_samples = {}  # names of operations that a vmap ran on one sample after the other
+        self.placed = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
         # numbers that came from Python's by arithmetic, which beside an array may have counted as less than
         # it
-        self.weak: set = set()
+        self.weak = set()
         self.around, self.before = sys.exception(), [] if before is None else before
 
     # --- what it is for others ---

@@ -57,8 +57,8 @@ class Recording:
         attributes that may be outputs; `outside`: ids of objects that f has not made."""
         inputs = Leaves(call, args, chosen)
         self.check, self.watch, self.outside = check, watch, outside
-        self.bound: dict = {}  # attributes that f has bound, which may be outputs: (id, name) -> object
-        self.unsure: set = set()  # attributes of `watch` that are none
+        self.bound = {}  # attributes that f has bound, which may be outputs: (id, name) -> object
+        self.unsure = set()  # attributes of `watch` that are none
         self.state: Any = None
         self.followed = type(f) is not Const
         self.outputs: list = []

@@ -189,7 +189,7 @@ class ArrayFilter:
     def weights(self, L, u, W) -> tuple[Any, Any]:
         """Return r <- u + L' r and N <- W + L' N L of each step, from zeros after the last."""
         r, N = u[-1], W[-1]
-        found: list[Any] = []
+        found = []
         for t in reversed(range(len(u))):
             r, N = (u[t] + L[t].T @ r, W[t] + L[t].T @ N @ L[t]) if found else (r, N)
             found.append((r, N))

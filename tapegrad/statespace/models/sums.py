@@ -100,7 +100,7 @@ class Structural:
                 raise ArgumentError(
                     f"{self}: two parts of one kind ({found[0].title}) cannot be told apart; write one"
                 )
-        parts: list[Any] = [*(kinds[Noise] or [Noise("irregular", None, "noise")])]
+        parts = [*(kinds[Noise] or [Noise("irregular", None, "noise")])]
         if kinds[Level] or kinds[Trend]:
             base = (kinds[Level] or [Level("level", 0.0, "level")])[0]
             parts.append(replace(base, slope=kinds[Trend][0]) if kinds[Trend] else base)
