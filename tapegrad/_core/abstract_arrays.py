@@ -9,7 +9,7 @@ import numpy as np
 
 from .arrays import has_repeating_axis
 from .errors import BatchError, callers_line
-from .typing import AnyDict, Shape
+from .typing import Shape
 
 
 def refuse_abstract(what: str):
@@ -96,8 +96,8 @@ SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values
 TRUTH = np.dtype(bool)  # NumPy's type for it cannot be subclassed
 NUMBERS[TRUTH] = type("Hollow_bool", (np.int8,), {**BLIND, "dtype": property(lambda x: TRUTH)})
 SHOWN[NUMBERS[TRUTH]] = np.bool_
-POISON: AnyDict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
-NUMBER: AnyDict = {}  # dtype -> the hollow number
+POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
+NUMBER: dict = {}  # dtype -> the hollow number
 
 
 def shown_class(kind: type) -> type:
@@ -127,7 +127,7 @@ def hollow_number(d: np.dtype):
     return found
 
 
-KNOWN: AnyDict = {}
+KNOWN: dict = {}
 
 
 def hollow(xp, shape: Shape, d: np.dtype, strides: Shape, writeable: bool = True):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .typing import AnyList, AnyTuple, Shape
+from .typing import Shape
 
 NUMBERS = frozenset((float, int, bool, complex))
 NARROW = frozenset("bBhHiILQ")  # codes of integers in which -b or b - 1 may overflow
@@ -165,7 +165,7 @@ def zeros_laid_out(xp: ModuleType, shape: Shape, strides: Shape, dtype):
 
 
 @functools.lru_cache(1024)
-def packed_steps(shape: Shape, strides: Shape, size: int, repeats: bool) -> AnyTuple:
+def packed_steps(shape: Shape, strides: Shape, size: int, repeats: bool) -> tuple:
     """The packed layout of an array with these strides: (position of the first element, step of each
     axis, size of the memory). All are counted in elements of `size` bytes.
 
@@ -194,7 +194,7 @@ WIDE_GAP = 4  # a gap wider than this many times the elements beside it is made 
 
 
 @functools.lru_cache(1024)
-def unaltered(shape: Shape, strides: Shape, size: int) -> AnyTuple | None:
+def unaltered(shape: Shape, strides: Shape, size: int) -> tuple | None:
     """The result of `packed_steps` with all gaps at their full width. Then the axes that NumPy can join are
     exactly the same, also for a diagonal or every third element. None if elements share memory, or if
     a gap is too wide (`WIDE_GAP`)."""
@@ -235,10 +235,10 @@ def room_like(x):
     return xp.empty_like(x) if x.flags.forc else room_laid(xp, x.shape, x.strides, x.dtype)
 
 
-def in_order_of_memory(shape: Shape, strides: Shape) -> AnyList:
+def in_order_of_memory(shape: Shape, strides: Shape) -> list:
     """The axes in the order in which NumPy reads an array with `order="K"`, the outermost first. They are
     sorted by stride; an axis that repeats or has one element keeps its place."""
-    order: AnyList = []
+    order: list = []
     for k in range(len(shape))[::-1]:  # from the innermost axis outwards
         at = len(order)
         for i in range(len(order))[::-1]:

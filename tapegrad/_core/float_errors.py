@@ -24,7 +24,6 @@ from .forward import FORWARD
 from .primitive import Primitive
 from .reverse import SWEEPING
 from .scope import OPEN, now, put, setting
-from .typing import AnyDict, AnyList, AnyTuple
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, "<entry of ")
@@ -76,7 +75,7 @@ class Handler:
         elif self.user is not None:
             self.user(kind, flag)
 
-    def settings(self) -> AnyDict:
+    def settings(self) -> dict:
         return {name: mode if mode == "ignore" else "call" for name, mode in self.modes.items()}
 
 
@@ -112,14 +111,14 @@ class ErrorState(threading.local):
 
 
 STATE = ErrorState()
-HANDLERS: AnyDict = {}  # modes -> the handler without a callback of the user's, its setting
-KNOWN: AnyDict = {}  # id of a setting in force -> that, and what `handler_around` gave for it; the last few
+HANDLERS: dict = {}  # modes -> the handler without a callback of the user's, its setting
+KNOWN: dict = {}  # id of a setting in force -> that, and what `handler_around` gave for it; the last few
 
 
 MISSED = (None, None)
 
 
-def handler_around() -> AnyTuple:
+def handler_around() -> tuple:
     """(handler, setting) for a function that runs under the current setting. Inside another transform it
     is (None, active handler)."""
     modes = np.geterr()
@@ -213,7 +212,7 @@ def modes_of_setting(setting):
     return {} if setting is None and modes["invalid"] == "call" else modes
 
 
-def looked_at(setting, outside, errors: bool = False) -> AnyTuple:
+def looked_at(setting, outside, errors: bool = False) -> tuple:
     """The kinds of floating-point errors that a plain call would show under this setting. It contains
     `LOUD` if code can observe one. `outside`: the warning filters around the function. `errors`:
     whether it can catch a warning."""
@@ -237,7 +236,7 @@ class ErrorListener:
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
-        self.heard: AnyList = []
+        self.heard: list = []
         self.flagged: set[Any] = set()
 
     def __enter__(self) -> "ErrorListener":
@@ -272,7 +271,7 @@ class ErrorListener:
         return True
 
 
-def ending(error: BaseException | None, heard: AnyList) -> AnyTuple:
+def ending(error: BaseException | None, heard: list) -> tuple:
     """How an operation ended, as a comparable tuple: class and text of its exception, then what was
     heard."""
     return type(error), without_numbers(error), *heard
@@ -287,7 +286,7 @@ def without_numbers(message) -> str:
 MISSING = object()
 
 
-def setting_of(handler: Handler, all, modes: AnyDict, call=MISSING) -> Handler:
+def setting_of(handler: Handler, all, modes: dict, call=MISSING) -> Handler:
     given = {
         **(dict.fromkeys(handler.modes, all) if all is not None else {}),
         **{k: v for k, v in modes.items() if v is not None},

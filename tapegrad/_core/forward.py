@@ -6,15 +6,15 @@ handle as saved. A write changes value and tangent together, so it first moves b
 own (`_core.primitive.own_memory`)."""
 
 from .primitive import READ, Trace, bind, frozen_view, handle, handles_of, lower
-from .typing import AnyDict, AnyList, Params
+from .typing import Params
 from .variable import Variable, View, copied, frozen, like_layout, variable
 
 # Code that computes tangents: code object -> the first line of that part. Floating-point errors there
 # would not occur in a plain call (_core/float_errors.py).
-FORWARD: AnyDict = {}
+FORWARD: dict = {}
 
 
-def push_tangents(prim, tangents: AnyList, out, inputs: AnyList, params: Params):
+def push_tangents(prim, tangents: list, out, inputs: list, params: Params):
     return prim.jvp(tangents, out, *inputs, **params)
 
 
@@ -75,7 +75,7 @@ class Dual(Trace):
         return variable(out, self, unshared_tangent(tangent, inputs))
 
 
-def unshared_tangent(tangent, inputs: AnyList):
+def unshared_tangent(tangent, inputs: list):
     """Copy a tangent that is one of the rule's inputs: a handle or plain array that may be written later."""
     if type(tangent) is View:
         return frozen_view(tangent)

@@ -4,9 +4,9 @@ import copy
 import pickle
 import sys
 import types
+from collections.abc import Callable
 
 from .errors import ArgumentError, stack
-from .typing import AnyDict, AnyFunction, AnyTuple
 
 BY_VALUE = frozenset(("cloudpickle", "dill"))  # packages that pickle functions by value
 
@@ -17,7 +17,7 @@ class PickledByCall:
 
     __slots__ = ()
 
-    def _made(self) -> tuple[AnyFunction, AnyTuple]:
+    def _made(self) -> tuple[Callable, tuple]:
         """A module-level function and the arguments with which it rebuilds this object."""
         raise NotImplementedError
 
@@ -43,7 +43,7 @@ class PickledByCall:
         make, args = self._made()
         return make(*args)
 
-    def __deepcopy__(self, memo: AnyDict):
+    def __deepcopy__(self, memo: dict):
         make, args = self._made()
         return make(*copy.deepcopy(args, memo))
 

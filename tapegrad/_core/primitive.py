@@ -7,6 +7,7 @@ take a shorter way, a function generated for them in _dispatch.fast, which does 
 
 import itertools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from .arrays import IMMUTABLE, NARROW, address, is_array, is_narrow, widened
 from .errors import AliasError, callers_code, callers_line, quoted
 from .foreign import argument, as_array
 from .scope import OPEN, WATCHERS
-from .typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
+from .typing import Params
 from .variable import (
     HANDLES,
     SUBARRAYS,
@@ -93,7 +94,7 @@ class Primitive:
     keep_spec: Any
     batch: Any
     scalar: Any
-    _keeps: dict[AnyTuple, AnyTuple]
+    _keeps: dict[tuple, tuple]
 
     def __init__(
         self, name: str, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True, aliases=False
@@ -114,7 +115,7 @@ class Primitive:
         ) = False
         self._keeps = {}
 
-    def keeps(self, slots: AnyTuple) -> AnyTuple:
+    def keeps(self, slots: tuple) -> tuple:
         """(indices of the inputs that the rules of the active inputs read, do they read the output?); once a
         pattern."""
         key = tuple([s is not None for s in slots])
@@ -164,11 +165,11 @@ class Trace:
         "searches",
     )
     level: float
-    searches: AnyDict  # place of a comparison -> what is known of those there (_core/searches.py)
+    searches: dict  # place of a comparison -> what is known of those there (_core/searches.py)
     risen: list[Variable]
     records: Any
-    copies: AnyDict
-    layouts: dict[int, tuple[Any, AnyTuple]]  # id of a value -> that, and its layout
+    copies: dict
+    layouts: dict[int, tuple[Any, tuple]]  # id of a value -> that, and its layout
     levels = itertools.count(1)
     visibility = VISIBLE
     lent = False  # is it a loan (_core/lent_memory.py)?
@@ -260,7 +261,7 @@ class Trace:
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
 
-    def loss(self) -> AnyFunction | None:
+    def loss(self) -> Callable | None:
         """What makes the error that says why nobody knows the derivatives of its Variables; None where the
         trace does.
 
@@ -326,7 +327,7 @@ class EndedTrace(TransparentTrace):
         self.fall()
 
 
-HOOKS: AnyList = []
+HOOKS: list = []
 
 
 NARROW_NUMBERS = frozenset((np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.uint64))
@@ -384,7 +385,7 @@ def both_saved(args, out):
     return out
 
 
-def lower(a, trace: Trace) -> AnyTuple:
+def lower(a, trace: Trace) -> tuple:
     """What `a` is below `trace`, and its slot there (None: a constant)."""
     if not isinstance(a, Variable):
         return argument(a), None
@@ -408,7 +409,7 @@ def handles_of(out):
     return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
 
 
-def path_to_owner(x: Variable) -> AnyTuple:
+def path_to_owner(x: Variable) -> tuple:
     """Return the handle that owns the memory of x, and the steps from there to x."""
     return (x._base, x._path) if type(x) is View else (x, ())
 
@@ -503,9 +504,9 @@ def is_tracked(x) -> bool:
 
 def holds_variable(
     xs,
-    test: AnyFunction | None = None,
-    others: AnyFunction | None = None,
-    inside: AnyTuple = (list, tuple, dict),
+    test: Callable | None = None,
+    others: Callable | None = None,
+    inside: tuple = (list, tuple, dict),
 ) -> bool:
     """Is a Variable among xs, or in the containers there, which are of the classes `inside`?  If `test` is
     given, only Variables that pass it count.  `others(x)` answers for an object of another class."""
@@ -552,7 +553,7 @@ ASSIGN = Primitive("assign", None, writes=True)  # (x, y; path, at)
 ADD_AT = Primitive("add_at", None, writes=True)  # (x, y; path, at)
 
 
-def view(x: Variable, step: AnyTuple) -> View:
+def view(x: Variable, step: tuple) -> View:
     """The view of x by one more step; it is read when it is first used."""
     y = new(View)
     if type(x) is View:
@@ -575,7 +576,7 @@ LONG_PATH_STEPS = 5  # steps
 PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only choose elements, each once
 
 
-def shortened(base: Variable, path: AnyTuple) -> AnyTuple:
+def shortened(base: Variable, path: tuple) -> tuple:
     """A long path as one step or two, where it leads to a part of an array that lies in order: so a view of a
     view of a view costs as much as a view."""
     b = bottom(base)
@@ -628,7 +629,7 @@ def own_memory(x: Variable) -> None:
     x._become(copied(x))
 
 
-def is_itself(source: AnyTuple, path: AnyTuple, at) -> bool:
+def is_itself(source: tuple, path: tuple, at) -> bool:
     """Is the view by the steps `source` the region `at` of the view by the steps `path`?  (`at` may hold
     arrays, steps do not.)"""
     if at is Ellipsis and source == path:

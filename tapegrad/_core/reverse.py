@@ -37,7 +37,7 @@ from .arrays import (
 from .primitive import ADD_AT, READ, Primitive, Trace, bind, handles_of, layout_of, lower
 from .registry import late
 from .scope import OPEN, lock, now, put, scope_block, setting
-from .typing import AnyList, AnyTuple, Params
+from .typing import Params
 from .variable import DIRECT, HANDLES, Variable, View, bottom, copied, frozen, variable
 
 
@@ -63,7 +63,7 @@ def NONE(g, out, x, y) -> None:
     raise AssertionError
 
 
-def primitive_of(record: AnyTuple) -> Primitive | None:
+def primitive_of(record: tuple) -> Primitive | None:
     """The primitive that a record names. None for a leaf, and for one of several outputs, where the main
     record names it."""
     rule = record[2] if record[0] is None else record[0]
@@ -219,7 +219,7 @@ LONG_TAPE_RECORDS = 8192
 class Tape(Trace):
     __slots__ = ()
     leaves: Params  # of a call: slot of an argument -> its value
-    outputs: AnyList  # and (value, slot or None) of what it returned
+    outputs: list  # and (value, slot or None) of what it returned
     Records = list  # tests replace this class to check what is kept
 
     def __init__(self, swept: bool = False):
@@ -247,7 +247,7 @@ class Tape(Trace):
             COLLECTOR.resume(self)
         Trace.close(self)
 
-    def layout(self, value) -> AnyTuple:
+    def layout(self, value) -> tuple:
         """The arguments of `zeros_laid_out` for a buffer. They are cached for loops over the elements of
         a buffer."""
         found = self.layouts.get(id(value))
@@ -345,7 +345,7 @@ class Undefined(Exception):
     """Raised when the gradient of a leaf has a nan."""
 
 
-def pull(trace, seeds: AnyList) -> AnyList:
+def pull(trace, seeds: list) -> list:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent). Afterwards only the
     cotangents of leaves are left.
 
@@ -371,7 +371,7 @@ def pull(trace, seeds: AnyList) -> AnyList:
             G = _sweep(trace, seeds, None if ranks is None else False)
             if trace.over_ranks is None:
                 return G
-            reduced: AnyList | None = trace.over_ranks.reduced(trace, seeds, G, True)
+            reduced: list | None = trace.over_ranks.reduced(trace, seeds, G, True)
             if reduced is not None:
                 return reduced
         except Undefined:
@@ -392,19 +392,19 @@ def pull(trace, seeds: AnyList) -> AnyList:
             pause.end()
 
 
-def _sweep(trace: Tape, seeds: AnyList, again: bool | None, even: bool = False) -> AnyList:
+def _sweep(trace: Tape, seeds: list, again: bool | None, even: bool = False) -> list:
     """`again`: None in the first sweep; later, whether careful rules may be used. `even`: in the third."""
     records = [careful_record(r, even) for r in trace.records] if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made: Any = getattr(records, "cotangents", None)
-    G: AnyList = [None] * (top + 1) if made is None else made(top + 1)
+    G: list = [None] * (top + 1) if made is None else made(top + 1)
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
     _swept(records, G, again)
     return G
 
 
-def _swept(records: AnyList, G: AnyList, again: bool | None) -> None:
+def _swept(records: list, G: list, again: bool | None) -> None:
     owned: set[int] = set()
     for k in range(len(G) - 1, -1, -1):
         g = G[k]
@@ -473,7 +473,7 @@ def _swept(records: AnyList, G: AnyList, again: bool | None) -> None:
             G[i][j] = g
 
 
-def careful_record(record: AnyTuple, even: bool) -> AnyTuple:
+def careful_record(record: tuple, even: bool) -> tuple:
     rule, i, second, j, *rest = record
     squares = (len(i) == 2 and i[0] == i[1] if second is MANY else i == j) if even else None
     if rule is None and second is None or second in (REGION, ELEMENT, PART):
@@ -494,7 +494,7 @@ def careful_primitive(prim: Primitive, squares: bool | None) -> Primitive:
     return other
 
 
-def known(g) -> AnyTuple:
+def known(g) -> tuple:
     """(values of a cotangent, of all samples, or None; whether it is tracked). The values choose between
     two sweeps. The first is right for other values, so hidden values may be read."""
     tracked = False
@@ -533,7 +533,7 @@ def has_nan(g) -> bool:
     return isinstance(g, (float, complex, np.generic)) and g != g
 
 
-def many(G: AnyList, owned: set[Any], g, prim, slots: AnyList, out, inputs: AnyList, params: Params) -> None:
+def many(G: list, owned: set[Any], g, prim, slots: list, out, inputs: list, params: Params) -> None:
     """The general record: one reverse rule for each active input, or one joint rule. It does what
     `AdaptedRule` does for the short records: adjoints of holomorphic rules, and cotangents in the dtype of
     their input."""
@@ -559,7 +559,7 @@ def many(G: AnyList, owned: set[Any], g, prim, slots: AnyList, out, inputs: AnyL
             G[s] = c if h is None else add_cotangents(h, c, s, owned)
 
 
-def joint(G: AnyList, owned: set[Any], terms: AnyTuple, i, j, x, y) -> None:
+def joint(G: list, owned: set[Any], terms: tuple, i, j, x, y) -> None:
     """Distribute the cotangents of two real inputs, summed over broadcast axes."""
     c, e = terms
     if i is not None:
@@ -577,7 +577,7 @@ def joint(G: AnyList, owned: set[Any], terms: AnyTuple, i, j, x, y) -> None:
 # --- cotangents of buffers: the sweep owns them, adds into them, masks them and passes them on ---
 
 
-def buffer_of(G: AnyList, owned: set[Any], slot: int, layout: AnyTuple):
+def buffer_of(G: list, owned: set[Any], slot: int, layout: tuple):
     """The cotangent of a buffer in memory that the sweep may change, with the layout of the buffer. Zeros
     if there is none yet."""
     h = G[slot]
@@ -599,12 +599,12 @@ def buffer_of(G: AnyList, owned: set[Any], slot: int, layout: AnyTuple):
     return h
 
 
-def add_region(buffer, c, path: AnyTuple, at):
+def add_region(buffer, c, path: tuple, at):
     """Add c to the region of an owned buffer. A plain buffer becomes a Variable if c is one."""
     return _bound(ADD_AT, buffer, c, path, at)
 
 
-def _bound(prim, buffer, c, path: AnyTuple, at):
+def _bound(prim, buffer, c, path: tuple, at):
     if isinstance(buffer, Variable) or isinstance(c, Variable):
         if isinstance(c, Variable) and c is buffer:
             c = copied(c)
@@ -620,11 +620,11 @@ def _bound(prim, buffer, c, path: AnyTuple, at):
     return prim.run(buffer, c, path=path, at=at)
 
 
-def set_region(buffer, c, path: AnyTuple, at, prim):
+def set_region(buffer, c, path: tuple, at, prim):
     return _bound(prim, buffer, c, path, at)
 
 
-def read_region(buffer, path: AnyTuple, at):
+def read_region(buffer, path: tuple, at):
     """A copy of the region; a copy because the buffer will change."""
     params = {"path": path, "at": at, "copy": True}
     if type(buffer) in DIRECT and buffer._trace is not None:

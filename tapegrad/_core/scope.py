@@ -19,8 +19,6 @@ from weakref import WeakSet, ref
 
 import numpy as np
 
-from .typing import AnyDict, AnyFunction, AnyList, AnyTuple
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -29,10 +27,10 @@ class ThreadScope(threading.local):
     """The open state of this thread. Its namespace is restored in one step."""
 
     depth: int  # how many transforms are open
-    shadows: AnyTuple  # theirs (_capture)
+    shadows: tuple  # theirs (_capture)
     hiding: Any  # those that hide values
     # of each tape by hand, the copies that were made for writes (_transforms.tape.Tape.snapshots)
-    copies: AnyTuple
+    copies: tuple
     of_one: bool  # is a call for all samples, or replays, run for one of them (implicit.sequential.py)?
     sweeping: Any  # the tape that is being swept (_core.reverse)
     apart: bool  # is the next call of a transform a part of a sweep (_transforms.call.RecordedCall)?
@@ -48,7 +46,7 @@ class ThreadScope(threading.local):
     # what replays have found unchanged, in a block in which nothing else runs (replay.signature)
     compared: Any
     sweeps: int  # how many sweeps run that other threads wait for (_capture.threads)
-    unfinished: AnyTuple  # objects whose `end(error)` is due when the block is left
+    unfinished: tuple  # objects whose `end(error)` is due when the block is left
     block: Any  # the innermost block
     outside: Any  # the state outside of all blocks
 
@@ -66,7 +64,7 @@ CLOSED: dict[str, Any] = {
     "aliased": MappingProxyType({}),
 }
 OPEN = ThreadScope()
-WATCHERS: AnyList = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
+WATCHERS: list = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
 
 
 # --- floating-point settings ---
@@ -83,11 +81,11 @@ def error_of_block():
     return changed[0] if len(changed) == 1 else None
 
 
-def _told() -> AnyTuple:
+def _told() -> tuple:
     return np.geterr(), np.geterrcall()
 
 
-def _put(setting: AnyTuple) -> None:
+def _put(setting: tuple) -> None:
     np.seterr(**setting[0])
     np.seterrcall(setting[1])
 
@@ -150,7 +148,7 @@ def changed(**fields) -> ScopeBlock:
     return context
 
 
-def leave_block(block: AnyList, kind, error, traceback) -> None:
+def leave_block(block: list, kind, error, traceback) -> None:
     """Exit of a block."""
     state, before = OPEN.__dict__, block[1]
     if error is None and state["unfinished"] is before["unfinished"]:
@@ -159,7 +157,7 @@ def leave_block(block: AnyList, kind, error, traceback) -> None:
         close(state, block, error)
 
 
-def restore_fields(block: AnyList, kind, error, traceback) -> None:
+def restore_fields(block: list, kind, error, traceback) -> None:
     """Exit of a block that changed fields."""
     close(OPEN.__dict__, block, error)
 
@@ -183,7 +181,7 @@ def outside(**changes) -> None:
         state["outside"] = {**state, "outside": None}
 
 
-def close(state: AnyDict, block: AnyList, error) -> None:
+def close(state: dict, block: list, error) -> None:
     """Restore the state before the block. An exception on the way becomes a note on `error`, if there is
     one. May be repeated."""
     before, watcher = block[1], state["watcher"]
@@ -241,7 +239,7 @@ class Exit:
             context._exit_held = ref(context._exit_asked(), lambda _: context.left())
 
 
-def at_the_end_of_an_object(call: AnyFunction, *args) -> None:
+def at_the_end_of_an_object(call: Callable, *args) -> None:
     """Run `call(*args)` in a `__del__`. Python only prints an exception there, so an interrupt would be
     lost. It is raised again afterwards."""
     try:

@@ -9,6 +9,7 @@ sum of a series the derivative shrinks with the margin."""
 import dis
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy as np
 from .errors import NonDifferentiableWarning, opcode_at, package_of_frame, stack
 from .primitive import layout_of
 from .reverse import known
-from .typing import AnyFunction, AnyTuple
 from .variable import Variable
 
 LEAST_MARGIN = 1e-12  # a margin below this part of the sides counts as zero
@@ -41,13 +41,13 @@ class ComparisonSearch:
         "bound", "equal", "first", "flips", "found", "margin", "over", "place", "positive", "run", "visits"
     )  # fmt: skip
     bound: float
-    equal: AnyTuple | None  # the place, if an argument was equal to a stored number
-    first: AnyTuple
+    equal: tuple | None  # the place, if an argument was equal to a stored number
+    first: tuple
     flips: Any
-    found: AnyTuple | None
+    found: tuple | None
     margin: float
     over: bool  # is the place left alone?
-    place: AnyTuple
+    place: tuple
     positive: Any
     run: int
 
@@ -55,7 +55,7 @@ class ComparisonSearch:
         self.visits, self.run, self.bound, self.found, self.over = 0, 0, 0.0, None, False
         self.equal = None
 
-    def visit(self, trace, sides: AnyTuple, values: AnyTuple, frame) -> None:
+    def visit(self, trace, sides: tuple, values: tuple, frame) -> None:
         """Note a comparison of two `sides`, of which the trace follows one or both, with their `values`."""
         self.visits += 1
         if self.visits == 1:
@@ -104,7 +104,7 @@ def new_search(trace, place: int) -> ComparisonSearch:
     return found
 
 
-def note_comparison(sides: AnyTuple, frame) -> None:
+def note_comparison(sides: tuple, frame) -> None:
     """Two sides are compared for their order, in the `frame`."""
     sides = tuple([shown(side) for side in sides])
     for side in sides:
@@ -123,7 +123,7 @@ def may_agree(found, answer: bool) -> bool:
     return type(found) in (bool, np.bool_) and bool(found) is answer
 
 
-def note_equality(sides: AnyTuple, frame) -> None:
+def note_equality(sides: tuple, frame) -> None:
     """Two sides are compared for equality, in the `frame`. NumPy and SciPy have no memos, and a number that
     the code writes is no stored one."""
     sides = tuple([shown(side) for side in sides])
@@ -182,7 +182,7 @@ def difference(x, y):
         return None
 
 
-def sensitivity(trace, sides: AnyTuple):
+def sensitivity(trace, sides: tuple):
     """The derivative of the margin: in forward mode its size, in reverse mode the seeds of a sweep that gives
     it."""
     seeds, tangent, size = [], 0.0, max([shape_size(side) for side in sides])
@@ -202,7 +202,7 @@ def shape_size(x) -> int:
     return math.prod(getattr(layout_of(x), "shape", ()))
 
 
-def tell_searches(trace, size_of: AnyFunction, connected: bool = True) -> None:
+def tell_searches(trace, size_of: Callable, connected: bool = True) -> None:
     """Warn of the searches that this trace has met, each at its place.  `size_of` gives the size of a
     derivative that is kept as seeds.  `connected`: does a result depend on what the trace follows?"""
     for search in trace.searches.values():

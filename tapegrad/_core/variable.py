@@ -61,7 +61,7 @@ import numpy as np
 from .arrays import copy_with_layout, is_array, room_like
 from .errors import ArgumentError
 from .registry import late
-from .typing import AnyTuple, Array, Number
+from .typing import Array, Number
 
 if TYPE_CHECKING:  # ops/variable_methods.py supplies the methods
     from .attached import Attached
@@ -154,7 +154,7 @@ class View(ArrayVariable):
 
     __slots__ = ("_base", "_path", "_seen")
     _base: Variable
-    _path: AnyTuple
+    _path: tuple
     _seen: int
 
 

@@ -4,7 +4,7 @@
 
 import functools
 import types
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ from .._core.trees import (
     leaves,
     with_leaves,
 )
-from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, Variable, bottom, copied, frozen, variable
 from ..ops.declare import dtype
 
@@ -79,7 +78,7 @@ def check_function(call: str, f) -> None:
     )
 
 
-def checked_argnums(call: str, argnums) -> int | AnyTuple:
+def checked_argnums(call: str, argnums) -> int | tuple:
     """Check `argnums`, and return it as an int or a tuple of ints."""
     if type(argnums) is int:
         return argnums
@@ -106,7 +105,7 @@ def checked_argnums(call: str, argnums) -> int | AnyTuple:
     return numbers if several is argnums else numbers[0]
 
 
-def all_positions(call: str, argnums: int | AnyTuple | None, primals: AnyTuple) -> int | AnyTuple:
+def all_positions(call: str, argnums: int | tuple | None, primals: tuple) -> int | tuple:
     """Check `argnums`; None stands for all primals."""
     if argnums is None:
         return 0 if len(primals) == 1 else tuple(range(len(primals)))
@@ -161,16 +160,16 @@ class Inputs:
     It knows which leaves are active, and builds the arguments for f. The key of a leaf is its number among
     the leaves of the arguments in `argnums`."""
 
-    def __init__(self, call: str, argnums: int | AnyTuple, args: AnyTuple):
+    def __init__(self, call: str, argnums: int | tuple, args: tuple):
         self.call, self.args = call, args
         if type(argnums) is int and 0 <= argnums < len(args):
             self.single, self.nums = True, (argnums,)
         else:
             self.single, self.nums = isinstance(argnums, int), positions(call, argnums, len(args))
-        self.flat: AnyList
-        self.watched: AnyDict = {}  # key -> value of the active leaf
-        self.given: AnyList = []  # (the caller's array, the handle that stands for it)
-        self.fresh: AnyList = []  # trees made here that hold nothing but Variables and numbers
+        self.flat: list
+        self.watched: dict = {}  # key -> value of the active leaf
+        self.given: list = []  # (the caller's array, the handle that stands for it)
+        self.fresh: list = []  # trees made here that hold nothing but Variables and numbers
         self.outer = OPEN.aliased
         # the usual call
         if len(args) == 1 and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and self.nums:
@@ -210,7 +209,7 @@ class Inputs:
             f"argnums="
         )
 
-    def rebuilt(self, a, members: AnyList):
+    def rebuilt(self, a, members: list):
         """The argument a with other leaves."""
         if not is_node(a):
             return members[0]
@@ -219,7 +218,7 @@ class Inputs:
             self.fresh.append(new)
         return new
 
-    def replaced(self, new: AnyFunction, shared: Collection[int]) -> AnyList:
+    def replaced(self, new: Callable, shared: Collection[int]) -> list:
         """The arguments for f: `new(x)` in place of each leaf x, and `Const` removed.  `shared`: the ids of
         those that share memory."""
         aliased, out = {}, []
@@ -237,7 +236,7 @@ class Inputs:
             OPEN.aliased = {**self.outer, **aliased}
         return out
 
-    def enter(self, watch: AnyFunction) -> AnyList:
+    def enter(self, watch: Callable) -> list:
         """The arguments for f: `watch(key, value)` in place of each active leaf, and `Const` removed."""
         if (
             len(self.args) == 1
@@ -263,7 +262,7 @@ class Inputs:
                 self.given.append((x, v))
                 key += 1
                 continue
-            members: AnyList = []
+            members: list = []
             for x in self.flat[n]:
                 if is_active(x):
                     value = self.watched[key] = enter_leaf(x, self.call)
@@ -295,7 +294,7 @@ class Inputs:
             OPEN.aliased = {**self.outer, **aliased}
         return [a.value if isinstance(a, Const) else a for a in out] if self.constants else out
 
-    def results(self, found: AnyDict):
+    def results(self, found: dict):
         """The results in the tree of each argument in `argnums`: `found[key]` at active leaves, else None."""
         if self.single and type(self.args[self.nums[0]]) in LEAVES:
             return found.get(0)
@@ -312,7 +311,7 @@ PLAIN_OF = {**REMEDIES, "pandas": "s.to_numpy()"}
 PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
-def positions(call: str, argnums: int | AnyTuple, count: int) -> AnyTuple:
+def positions(call: str, argnums: int | tuple, count: int) -> tuple:
     """The positions that `argnums` names among `count` arguments; negative ones count from the end."""
     wanted = argnums if isinstance(argnums, tuple) else (argnums,)
     if not all([-count <= n < count for n in wanted]):
@@ -341,13 +340,13 @@ def is_active(x) -> bool:
 NOTHING: frozenset[Any] = frozenset()
 
 
-def overlapping(arrays: AnyList) -> Collection[int]:
+def overlapping(arrays: list) -> Collection[int]:
     """The ids of those plain arrays that share memory with another one of the list."""
     if len({id(a) for a in arrays}) == len(arrays) and all(
         [getattr(a, "base", None) is None for a in arrays]
     ):
         return NOTHING  # each has memory of its own
-    roots: AnyDict = {}
+    roots: dict = {}
     for a in arrays:
         if type(a) is np.float64 or type(a) is float:
             continue

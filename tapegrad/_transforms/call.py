@@ -6,6 +6,7 @@ Reading order: results; `run_once`; `RecordedCall` (reverse) and `run_forward`. 
 import math
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,6 @@ from .._core.trees import (
     tree_map,
     without_subarrays,
 )
-from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, FLOAT, HANDLES, Variable, bottom, frozen
 from .._dispatch.faces import has_objects, numbers_of_table
 from ..ops import shaping
@@ -148,7 +148,7 @@ def plain_tree(y):
     return tree_map(leaf, without_subarrays(y))
 
 
-def lowered_leaf(y, trace: Trace) -> AnyTuple:
+def lowered_leaf(y, trace: Trace) -> tuple:
     """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
     if type(y) in DIRECT and y._trace is trace:
         return y._value, y._slot
@@ -190,13 +190,13 @@ def arrays_of_tables(y, plain: bool = False):
 
 
 def run_once(
-    f: AnyFunction,
+    f: Callable,
     trace: Trace,
     inputs: Inputs,
-    args: AnyList,
-    kwargs: AnyDict,
-    read: AnyFunction,
-    lift: AnyFunction | None = None,
+    args: list,
+    kwargs: dict,
+    read: Callable,
+    lift: Callable | None = None,
     watch=None,
 ) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be
@@ -238,7 +238,7 @@ def run_once(
     return shadow
 
 
-def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer) -> TapegradError | None:
+def in_our_words(error: BaseException, f: Callable, inputs: Inputs, outer) -> TapegradError | None:
     """The error to raise in place of `error`, which f raised, or None. A common mistake is explained in a
     note."""
     ours = heard_error(error, OPEN.dropped or [], outer)
@@ -268,7 +268,7 @@ COMPILED_ARGUMENT = re.compile(
 )
 
 
-def note_lists(error: TypeError, args: AnyTuple) -> None:
+def note_lists(error: TypeError, args: tuple) -> None:
     """Explain in a note that a list of numbers is not an array."""
     for n, a in enumerate(args):
         if type(a) in (list, tuple) and a and all([type(x) in (float, int, complex, list) for x in a]):
@@ -288,17 +288,17 @@ class RecordedCall:
     def __init__(
         self,
         call: str,
-        f: AnyFunction,
+        f: Callable,
         argnums,
-        args: AnyTuple,
-        kwargs: AnyDict,
+        args: tuple,
+        kwargs: dict,
         has_aux: bool = False,
-        lift: AnyFunction | None = None,
+        lift: Callable | None = None,
         swept: bool = True,
     ):
         self.inputs = inputs = Inputs(call, argnums, args)
         self.tape = tape = reverse.Tape(swept)
-        self.slots: AnyDict = {}
+        self.slots: dict = {}
         self.aux: Any = None
         part, OPEN.apart = OPEN.apart, False
         if not part:
@@ -336,12 +336,12 @@ class RecordedCall:
         members = iter(self.low)
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
-    def cotangents(self, call: str, w, what: str = "cotangent") -> AnyList:
+    def cotangents(self, call: str, w, what: str = "cotangent") -> list:
         """One cotangent, or None, for each leaf of the output."""
         active = [y if s is not None else None for y, s in self.low]
         return cast_leaves(call, what, leaves_like(call, what, w, self.tree), active)
 
-    def gradient(self, cotangents: AnyList) -> AnyDict:
+    def gradient(self, cotangents: list) -> dict:
         """The gradient by key, as results for the caller, for one cotangent (or None) of each output leaf."""
         found, plain, watched = self.pull(cotangents), not OPEN.depth, self.inputs.watched
         if len(watched) == 1:
@@ -349,7 +349,7 @@ class RecordedCall:
             return {key: derivative_out(found.get(key), x, plain)}
         return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
 
-    def pull(self, cotangents: AnyList, low: AnyList | None = None) -> AnyDict:
+    def pull(self, cotangents: list, low: list | None = None) -> dict:
         """The cotangents of the inputs by key, for one cotangent (or None) of each output leaf, or each of
         `low`."""
         seeds = []
@@ -371,7 +371,7 @@ class RecordedCall:
                 found[key] = G[s]
         return found
 
-    def size_of(self, seeds: AnyList) -> float:
+    def size_of(self, seeds: list) -> float:
         """The size of the cotangents of the inputs, given those of some slots."""
         found = self.pull([g for _, g in seeds], [(None, s) for s, _ in seeds])
         return math.hypot(*[np.linalg.norm(reverse.known(g)[0]) for g in found.values() if g is not None])
@@ -380,7 +380,7 @@ class RecordedCall:
 WITH_AUX = ("grad", "value_and_grad", "hessian", "hvp", "value_grad_hvp", "hmp")
 
 
-def scalar_error(call: str, f: AnyFunction, y) -> NotScalarError:
+def scalar_error(call: str, f: Callable, y) -> NotScalarError:
     name, what = user_name(f), call.partition("(")[0]
     if is_node(y):
         pair = " (has_aux=True allows a pair)" if what in WITH_AUX else ""
@@ -407,14 +407,14 @@ def scalar_error(call: str, f: AnyFunction, y) -> NotScalarError:
     )
 
 
-def check_scalar(call: str, f: AnyFunction, y) -> None:
+def check_scalar(call: str, f: Callable, y) -> None:
     if type(y) is FLOAT and type(y._value) is np.float64:
         return
     if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
         raise scalar_error(call, f, y)
 
 
-def cast_leaves(call: str, what: str, given: AnyList, primals: AnyList) -> AnyList:
+def cast_leaves(call: str, what: str, given: list, primals: list) -> list:
     """One tangent or cotangent, or None, for each primal, or None."""
     return [
         None if w is None or y is None else cast_to_primal(call, what, w, y)
@@ -459,7 +459,7 @@ def cast_to_primal(call: str, what: str, w, y):
     return w.astype(want) if have != want else owned(w) if is_array(w) else w
 
 
-def leaves_like(call: str, what: str, w, tree, path: str = "") -> AnyList:
+def leaves_like(call: str, what: str, w, tree, path: str = "") -> list:
     """The leaves of w, which must have the structure of `tree`. None stands for zero."""
     if is_node(tree):
         if w is None:
@@ -491,13 +491,13 @@ def form(x) -> str:
 
 def run_forward(
     call: str,
-    f: AnyFunction,
-    args: AnyTuple,
-    nums: AnyTuple,
-    tangents: AnyTuple,
+    f: Callable,
+    args: tuple,
+    nums: tuple,
+    tangents: tuple,
     lift=None,
     has_aux: bool = False,
-) -> AnyTuple:
+) -> tuple:
     """Run f at `args` in forward mode. Return its value, the tangent, and the auxiliary output or None.
 
     `tangents`: one for each of the arguments `nums`."""
@@ -507,7 +507,7 @@ def run_forward(
         raise ArgumentError(f"{call}: {len(nums)} primals but {len(tangents)} tangents")
     inside = OPEN.inside
     if inside is not None:
-        traced: AnyTuple = inside.run_forward(call, f, args, nums, tangents, lift, has_aux)
+        traced: tuple = inside.run_forward(call, f, args, nums, tangents, lift, has_aux)
         return traced
     dual = Dual()
     inputs = Inputs(call, nums, tuple(args))
@@ -524,7 +524,7 @@ def run_forward(
         t = cast_to_primal(call, "tangent", t, value)
         return dual.watch(value, writable_value(live(t)) if isinstance(t, Variable) else t)
 
-    found: AnyList = []
+    found: list = []
 
     def read(y) -> None:
         y, aux = with_auxiliary(call, f, y) if has_aux else (y, None)
@@ -539,14 +539,14 @@ def run_forward(
     return (*value_and_tangent(y, pairs), plain_tree(aux) if has_aux else None)
 
 
-def with_auxiliary(call: str, f: AnyFunction, y) -> AnyTuple:
+def with_auxiliary(call: str, f: Callable, y) -> tuple:
     """The pair that f returned."""
     if not (isinstance(y, tuple) and len(y) == 2):
         raise ArgumentError(f"{call}: with has_aux=True, {user_name(f)} must return a pair (value, aux)")
     return y
 
 
-def value_and_tangent(tree, pairs: AnyList) -> AnyTuple:
+def value_and_tangent(tree, pairs: list) -> tuple:
     values, slopes = iter(pairs), iter(pairs)
     value = tree_map(lambda _: value_out(next(values)[0]), tree)
 

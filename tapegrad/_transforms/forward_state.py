@@ -4,12 +4,12 @@ A sweep comes after all calls of the function, so rules would read what the last
 run again before a rule that reads what each run changes. What the first run alone changes is a cache."""
 
 import functools
+from collections.abc import Callable
 
 from .._capture.dependencies import Environment, differing, is_atom
 from .._core.errors import DroppedDerivativeError
 from .._core.primitive import bind, joint_primitive, values_of
 from .._core.trees import leaves, tree_map
-from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .arguments import numpy_number
 
 DISCRETE = (int, bool, str)
@@ -17,12 +17,12 @@ WATCHED_RUNS = 3
 
 
 @functools.lru_cache(256)
-def runs_to_look_at(codes: AnyTuple) -> AnyList:
+def runs_to_look_at(codes: tuple) -> list:
     """[their number], for all functions with these codes together while they change nothing."""
     return [WATCHED_RUNS]
 
 
-def code_of(f: AnyFunction):
+def code_of(f: Callable):
     return getattr(getattr(f, "__func__", f), "__code__", type(f))
 
 
@@ -40,7 +40,7 @@ class StoredState:
     grown : bool
         Has the first run stored something new, as one does that fills a cache?"""
 
-    def __init__(self, f: AnyFunction, rules: AnyList, pure: bool):
+    def __init__(self, f: Callable, rules: list, pure: bool):
         self.f, self.rules, self.shared = f, rules, runs_to_look_at(tuple(map(code_of, (f, *rules))))
         self.changes = self.derived = self.grown = False
         self.runs_left = 0 if pure else self.shared[0]
@@ -72,7 +72,7 @@ class StoredState:
         if not self.grown:
             self.runs_left = 0
 
-    def before(self, rule: AnyFunction) -> AnyFunction:
+    def before(self, rule: Callable) -> Callable:
         """The rule, after a run of f at the arguments of the call."""
 
         def run(first, out, *args, **params):
@@ -82,7 +82,7 @@ class StoredState:
 
         return run
 
-    def as_operation(self, name: str, rule: AnyFunction) -> AnyFunction:
+    def as_operation(self, name: str, rule: Callable) -> Callable:
         """The rule as an operation of plain arrays without derivatives of its own."""
 
         def refused(*_, **params):
@@ -95,7 +95,7 @@ class StoredState:
 
         def called(first, out, *args, **params):
             given = (first, out, args)
-            found: AnyList = []  # which terms there are, and whether they are several
+            found: list = []  # which terms there are, and whether they are several
 
             def run(*values):
                 column = iter(values)

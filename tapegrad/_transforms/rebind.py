@@ -8,7 +8,7 @@ import contextlib
 import random
 import sys
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,6 @@ from .._core.errors import ArgumentError, DroppedDerivativeError, GuardError, Ta
 from .._core.primitive import ASSIGN, any_tracked, handle, is_tracked, layout_of, live, primal_of, view, write
 from .._core.scope import OPEN, scope_block
 from .._core.trees import Const
-from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import HANDLES, Variable, View, bottom, frozen, variable
 from .._dispatch import stand_ins
 from ..ops.indexing.flat import FlatIterator
@@ -49,16 +48,16 @@ class Rebind(Shadow):
 
     __slots__ = ("handles", "places", "of", "values", "state", "generators")
 
-    def __init__(self, f, args: AnyList, of: "Rebind | Any" = None, values: AnyTuple = ()):
+    def __init__(self, f, args: list, of: "Rebind | Any" = None, values: tuple = ()):
         """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this
         one finds them, and keeps what f reads besides as it is now."""
         super().__init__(f, args)
-        self.handles: AnyList = []  # (captured Variable, its stand-in)
+        self.handles: list = []  # (captured Variable, its stand-in)
         # (id of a stand-in; `of` given: place of a captured Variable there) -> place in `handles`
-        self.places: AnyDict = {}
+        self.places: dict = {}
         self.of, self.values = of, values
-        self.state: AnyList = []  # captured numbers, containers of such, integer arrays, with what they held
-        self.generators: AnyList = []  # of random numbers, with their states when they were found
+        self.state: list = []  # captured numbers, containers of such, integer arrays, with what they held
+        self.generators: list = []  # of random numbers, with their states when they were found
         self.reads_all = True  # what is captured is to be known before the call
 
     def __call__(self, x):
@@ -171,7 +170,7 @@ class Rebind(Shadow):
     def made_outside(self) -> set[Any]:
         return set()  # all is made anew, globals included
 
-    def globals_of(self, space: AnyDict):
+    def globals_of(self, space: dict):
         return self.own_globals(space)
 
     def function(self, f):
@@ -193,7 +192,7 @@ class Rebind(Shadow):
                 "attribute, a file, an unseeded random generator): pass it as an argument"
             )
 
-    def check(self, call: str, returned=()) -> AnyList:
+    def check(self, call: str, returned=()) -> list:
         """Raise where a tracked value left by another way than arrays and the tree of the result, for its
         derivative would be lost: also in objects that are `returned`.  Gives the floats that left so.  Those
         of a run on plain values may have a derivative: a run on tracked values tells.  What a search kept
@@ -228,7 +227,7 @@ def is_lost(x: Variable) -> bool:
 def ask(space: ModuleGlobals, names: set[Any]) -> None:
     """The names that a function may read, and, as attributes, those of its modules."""
     met = {id(space)}
-    todo: AnyList = [space]
+    todo: list = [space]
     for space in todo:
         for name in names:
             try:
@@ -248,7 +247,7 @@ class RecordedIterator(UserIterator):
 
     def __init__(self, shadow: Rebind, real, again: bool):
         super().__init__(real, shadow)
-        self.items: AnyList = real.items if type(real) is RecordedIterator else []
+        self.items: list = real.items if type(real) is RecordedIterator else []
         self.at, self.again = 0, again
 
     def __next__(self):
@@ -273,7 +272,7 @@ class FlatSnapshot(FlatIterator):
 
 
 # what a shadow has put in the place of an object, which another one is to replace again
-REPLACED: AnyDict = {
+REPLACED: dict = {
     UserIterator: Rebind.drawn,
     RecordedIterator: Rebind.drawn,
     ContextValue: Rebind.ambient,
@@ -283,7 +282,7 @@ REPLACED: AnyDict = {
 }
 
 
-def held_floats(start, known: Collection[int]) -> AnyList:
+def held_floats(start, known: Collection[int]) -> list:
     """The Variables, float arrays and floats that an object holds: in containers, attributes, closures,
     generators.  Objects with these ids are not entered, nor are modules, names of globals and what these
     name."""
@@ -311,7 +310,7 @@ def is_global(kind: type) -> bool:
     return getattr(sys.modules.get(module_of(kind)), kind.__qualname__, None) is kind
 
 
-def confirm(kept: bool, inputs: AnyList, run: AnyFunction) -> None:
+def confirm(kept: bool, inputs: list, run: Callable) -> None:
     """`run(inputs)` on tracked values, so that `Rebind.check` raises if what a run on plain ones has kept
     depends on them."""
     if kept and any([is_tracked(v) for v in inputs]):
@@ -333,7 +332,7 @@ def ended(shadow: Shadow) -> None:
 class CurrentNumbers:
     """What captured numbers are now: `end` sets them to it again."""
 
-    def __init__(self, numbers: AnyList):
+    def __init__(self, numbers: list):
         self.numbers = [(x, content_of(x)) for x in numbers]
 
     def end(self, error) -> None:
@@ -341,7 +340,7 @@ class CurrentNumbers:
             put_back(x, now)
 
 
-def as_they_were(state: AnyList) -> None:
+def as_they_were(state: list) -> None:
     """Captured numbers are what they were, pairs (number, content), until the block is left."""
     altered = [(x, before) for x, before in state if not is_same(x, before)]
     OPEN.unfinished = (*OPEN.unfinished, CurrentNumbers([x for x, _ in altered]))
@@ -381,7 +380,7 @@ def once_more(*functions, arrays: bool = True) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def leaving_nothing(f: AnyFunction, *values) -> Iterator[AnyFunction]:
+def leaving_nothing(f: Callable, *values) -> Iterator[Callable]:
     """A context of a function that has been called, to be called again: with copies of the arrays that it
     captures, if outer transforms watch the values. What it wrote there could not hold their derivatives."""
     if not any_tracked(values):
@@ -399,7 +398,7 @@ def captured_result(x: Variable, out) -> None:
     write(ASSIGN, x, out, Ellipsis)
 
 
-def note_carried(error: BaseException, inputs: AnyList) -> None:
+def note_carried(error: BaseException, inputs: list) -> None:
     """Note that `error` leaves a function that is differentiated as a whole.
 
     `inputs`: tuples whose first member is an input of the function. Numbers in the error lack their
@@ -443,7 +442,7 @@ class LateVariable(GuardError):
 RUNS = 32  # a function that meets other captured Variables in each run never ends
 
 
-def with_all(first: Rebind, run: AnyFunction) -> AnyTuple:
+def with_all(first: Rebind, run: Callable) -> tuple:
     """(The captured Variables, what `run` makes of their values)"""
     for _ in range(RUNS):
         handles = [x for x, _ in first.handles]

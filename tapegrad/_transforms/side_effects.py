@@ -18,7 +18,7 @@ import collections
 import operator
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ from .._core.errors import BatchError, TapegradError
 from .._core.forward import Dual
 from .._core.primitive import READ, SAMPLED, bind, handle, live, primal_of, truth_of
 from .._core.scope import OPEN
-from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
+from .._core.typing import Params
 from .._core.variable import Variable, View, bottom, like_layout
 from ..ops import shaping as s
 from ..ops.declare import dtype, ndim, shape
@@ -57,7 +57,7 @@ def lies_on(x, trace) -> bool:
     return False
 
 
-def put_by(change: AnyTuple, trace: Batch):
+def put_by(change: tuple, trace: Batch):
     """What the function has put into a holder; of a container that held numbers only, all that it holds now
     if these are others."""
     kind, x, new, *first = change
@@ -70,7 +70,7 @@ CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 COLLECTIONS = frozenset(CONTAINERS)
 
 
-def inside(x) -> AnyList:
+def inside(x) -> list:
     """What x holds."""
     if isinstance(x, Variable):
         return []
@@ -82,7 +82,7 @@ def inside(x) -> AnyList:
     return [*parts, *state_of(x).values()] if is_user_class(type(x)) or type(x) in HELD else parts
 
 
-def flatten_graph(x, met: AnyDict) -> Iterator[Any]:
+def flatten_graph(x, met: dict) -> Iterator[Any]:
     """x and all that it holds, each once; then again as the number under which it was met."""
     todo = [x]
     while todo:
@@ -101,7 +101,7 @@ class BackReference(int):
     """The number of an object that was met before."""
 
 
-def changes() -> AnyList:
+def changes() -> list:
     return [change for shadow in OPEN.shadows for change in shadow.changes]
 
 
@@ -124,11 +124,11 @@ def is_value(x) -> bool:
     return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)  # type: ignore[comparison-overlap]
 
 
-def kept_in(trace: Batch) -> AnyTuple:
+def kept_in(trace: Batch) -> tuple:
     """(the handles that hold values which differ between samples, where the first value is kept; nothing
     where none is)"""
-    found: AnyList = []
-    met: AnyDict = {}
+    found: list = []
+    met: dict = {}
     where = ""
     for change in changes():
         for v in put_by(change, trace):
@@ -149,7 +149,7 @@ class Tally:
 
     __slots__ = ("_value", "_first", "_asked")
 
-    def __init__(self, value, first, asked: AnyList):
+    def __init__(self, value, first, asked: list):
         self._value, self._first, self._asked = value, first, asked
 
     def __add__(self, more):
@@ -178,7 +178,7 @@ class Tally:
         return type(self._first)
 
 
-def asking(name: str) -> AnyFunction:
+def asking(name: str) -> Callable:
     """The special method of this name, which asks for the count."""
     f, reflected = getattr(operator, name, None), getattr(operator, f"__{name[3:]}", None)
     if f is not None:
@@ -211,7 +211,7 @@ def is_count(x, depth: int = 8) -> bool:
     return depth > 0 and kind in COLLECTIONS and all([is_count(v, depth - 1) for v in parts_of(x)])
 
 
-def frozen_count(x) -> AnyTuple:
+def frozen_count(x) -> tuple:
     """What a count, or a container of some, holds now, to be compared with what it will hold; of what is no
     count, the type."""
     if type(x) in COUNTS:
@@ -222,7 +222,7 @@ def frozen_count(x) -> AnyTuple:
     return type(x), frozenset(parts) if isinstance(x, (set, frozenset)) else tuple(parts)
 
 
-def counts_of(change: AnyTuple, trace: Batch) -> AnyList:
+def counts_of(change: tuple, trace: Batch) -> list:
     """Those among the values, and in objects and collections of other things."""
     return [
         x
@@ -232,12 +232,12 @@ def counts_of(change: AnyTuple, trace: Batch) -> AnyList:
     ]
 
 
-def counts_before(trace: Batch) -> AnyDict:
+def counts_before(trace: Batch) -> dict:
     """(id of a holder: what the functions of transforms around this one have put there)"""
     return {id(change): frozen_count(counts_of(change, trace)) for change in changes()}
 
 
-def counted_in(trace: Batch, before: AnyDict) -> str:
+def counted_in(trace: Batch, before: dict) -> str:
     """Where f has put other integers, strings and the like; nothing if nowhere."""
     for change in changes():
         if frozen_count(counts_of(change, trace)) != before.get(id(change), (list, ())):
@@ -245,7 +245,7 @@ def counted_in(trace: Batch, before: AnyDict) -> str:
     return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
 
 
-def bind_in(change: AnyTuple, name: str, v) -> None:
+def bind_in(change: tuple, name: str, v) -> None:
     kind, _, new, *_ = change
     if kind is GlobalNames:
         dict.__setitem__(new, name, v)
@@ -314,13 +314,13 @@ def same_structure(a, b) -> bool:
 class RunOutcome:
     """What a run has given and left: its result, what is kept in holders, and captured arrays."""
 
-    def __init__(self, trace: Batch, y, members: AnyList, adopted: AnyList):
-        self.met: AnyDict = {}
+    def __init__(self, trace: Batch, y, members: list, adopted: list):
+        self.met: dict = {}
         kept = [[v for v in put_by(change, trace) if not is_count(v)] for change in members]
         self.seen = [seen_as(trace, x) for v in (y, *kept) for x in flatten_graph(v, self.met)]
         self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
 
-    def agrees(self, other: "RunOutcome", adopted: AnyList) -> bool:
+    def agrees(self, other: "RunOutcome", adopted: list) -> bool:
         if len(self.seen) != len(other.seen) or not all(
             [same_structure(a, b) for a, b in zip(self.seen, other.seen, strict=True)]
         ):
@@ -333,7 +333,7 @@ class RunOutcome:
         )
 
 
-def left_alike(marks: Marks, first: AnyTuple, second: AnyTuple) -> bool:
+def left_alike(marks: Marks, first: tuple, second: tuple) -> bool:
     """Is a captured array after two runs what a loop leaves there?"""
     value, batched, written, _ = first
     if (
@@ -399,7 +399,7 @@ class Counts:
             if kind is Contents and first != [None]
         ]
         self.last = self.now(trace)
-        self.asked: AnyList = []
+        self.asked: list = []
 
     def hide(self) -> None:
         """In the next run tallies stand for those that have names."""
@@ -422,7 +422,7 @@ class Counts:
         self.show()
         return before != self.last
 
-    def now(self, trace: Batch) -> AnyTuple:
+    def now(self, trace: Batch) -> tuple:
         return counts_before(trace), [frozen_count(x) for x, _ in self.noted if isinstance(x, COUNTED)]
 
     def went_on(self) -> bool:
@@ -452,7 +452,7 @@ class Counts:
                 kind_of(new).put(new, flat)
 
 
-def nested_collections(values: AnyList) -> Iterator[Any]:
+def nested_collections(values: list) -> Iterator[Any]:
     """The collections among these and in them."""
     for x in values:
         if type(x) in COLLECTIONS and is_count(x):
@@ -460,7 +460,7 @@ def nested_collections(values: AnyList) -> Iterator[Any]:
             yield from nested_collections(parts_of(x))
 
 
-def objects_in(x) -> AnyList:
+def objects_in(x) -> list:
     """(ids) What a container holds besides numbers and strings."""
     return [
         id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in IMMUTABLE or is_count(v))
@@ -473,7 +473,7 @@ def objects_in(x) -> AnyList:
 MOST_TRIED_SAMPLES = 32
 
 
-def handed_on(trace: Batch, handles: AnyList, told) -> None:
+def handed_on(trace: Batch, handles: list, told) -> None:
     """Each sample gets what the one before kept; the first one, which has been right, that of the last.
     `told`: other numbers."""
     met, noise = set(), np.random.default_rng(0)
@@ -509,7 +509,7 @@ def handed_on(trace: Batch, handles: AnyList, told) -> None:
         base._saved = True
 
 
-def run_beside(trace: Batch, first, handles: AnyList, where: str, again: AnyFunction) -> None:
+def run_beside(trace: Batch, first, handles: list, where: str, again: Callable) -> None:
     """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of
     another.  Raises BatchError where a loop would give others."""
     if trace.count == 1:

@@ -1,8 +1,9 @@
 """Functions made of a user's function.  Transforms follow their code as if it were the user's
 (`_capture.kinds.OWN`), and so what his function captured."""
 
+from collections.abc import Callable
+
 from .._core.trees import Const, leaves
-from .._core.typing import AnyFunction, AnyTuple
 from ..ops import shaping
 from ..ops.declare import dtype
 from .gradient import grad
@@ -23,7 +24,7 @@ def inner_product(a, b):
     return total
 
 
-def partial_call(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
+def partial_call(f: Callable, args: tuple, nums: tuple) -> Callable:
     """f of the arguments `nums` alone; the others are those of `args`."""
 
     # the former are not captured
@@ -39,12 +40,12 @@ def partial_call(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
     return call
 
 
-def weighted_output(f: AnyFunction, w) -> AnyFunction:
+def weighted_output(f: Callable, w) -> Callable:
     """Re <w, f>: one number."""
     return lambda *xs: inner_product(w, f(*xs))
 
 
-def directional(phi: AnyFunction, v: AnyTuple, letter: str) -> AnyFunction:
+def directional(phi: Callable, v: tuple, letter: str) -> Callable:
     """The derivative of the scalar function phi along v, forward (F) or in reverse (R): a scalar function."""
     if letter == "F":
         return lambda *xs: jvp(phi, xs, v)[1]

@@ -5,6 +5,7 @@ other way, and a sum of the rows of all ranks has the sum of cotangents. The oth
 """
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from .._core.forward import Dual
 from .._core.primitive import RECORDED, layout_of, primal_of
 from .._core.reverse import Tape, has_nan, known
 from .._core.scope import OPEN
-from .._core.typing import AnyDict, AnyFunction, AnyList
 from .._core.variable import Variable
 from .._transforms.call import constant_like
 from ..ops.declare import ndim, primitive, rules, shape, xp
@@ -24,7 +24,7 @@ from .sums import exact_bins, rounded
 
 
 def exchanged(
-    x, ranks: Ranks, what: str, where: str, prepared: AnyFunction, rows: bool = False, host: bool = False
+    x, ranks: Ranks, what: str, where: str, prepared: Callable, rows: bool = False, host: bool = False
 ):
     """What all ranks together make of x, as a contiguous array that MPI takes.
 
@@ -48,7 +48,7 @@ def exchanged(
     return xp_of(x).asarray(y) if x_on_device else y
 
 
-def exact_sum(ranks: Ranks, host) -> AnyFunction:
+def exact_sum(ranks: Ranks, host) -> Callable:
     """The exchange that adds the rows of `host` on all ranks, rounded once."""
     mine = exact_bins(host)
     total = np.empty_like(mine)
@@ -87,7 +87,7 @@ rules(
 )
 
 
-def stacked_rows(run: AnyFunction, stacks, params):
+def stacked_rows(run: Callable, stacks, params):
     """Samples lie along the first axis of a stack, and rows along the second."""
     return run(transpose(stacks[0], axes=(1, 0, *range(2, ndim(stacks[0])))), **params)
 
@@ -149,7 +149,7 @@ def pushed(where: str) -> str:
     return f"{where}, forward"
 
 
-def bound(operation: AnyFunction, x, ranks: Ranks, where: str, **settings):
+def bound(operation: Callable, x, ranks: Ranks, where: str, **settings):
     """The operation, after the transforms around it were told.
 
     Each collective comes here, those of derivatives too."""
@@ -189,7 +189,7 @@ def watching_traces(x, ranks: Ranks) -> str:
     return ", ".join(sorted(kinds))
 
 
-def called(operation: AnyFunction, x, comm, **settings):
+def called(operation: Callable, x, comm, **settings):
     """The same for the user's call."""
     return bound(operation, operand(x), ranks_of(comm), str(callers_line()), **settings)
 
@@ -242,11 +242,11 @@ class SharedArguments:
     def __init__(self, ranks: Ranks):
         self.ranks = ranks
 
-    def reduced(self, trace, seeds: AnyList, G: AnyList, first: bool) -> AnyList | None:
+    def reduced(self, trace, seeds: list, G: list, first: bool) -> list | None:
         """The cotangents, with those of the arguments replaced by their mean; see the convention in ranks.py.
 
         None if a rank has a nan among them, and `first`."""
-        leaves: AnyDict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
+        leaves: dict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
         values = [*leaves.values(), *[v for v, slot in getattr(trace, "outputs", ()) if slot is not None]]
         if trace.swept_in is None:
             values += [g for _, g in seeds]
@@ -269,10 +269,10 @@ def compared_over_ranks(x, *, ranks, where: str, ends, flag: bool):
     return ranks.differ(sums, flag, where)
 
 
-def compared(values: AnyList, ranks: Ranks, flag: bool) -> bool:
+def compared(values: list, ranks: Ranks, flag: bool) -> bool:
     """The same of values without their derivatives. Those that `vmap` hides are left out."""
     tell_traces(ranks)
-    flat: AnyList = []
+    flat: list = []
     for x in map(primal_of, values):
         if x is None or (isinstance(x, Variable) and x._trace.visibility != RECORDED):
             continue

@@ -34,7 +34,6 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, RankError
 from .._core.exchanges import REPLAYED, ReplayGivenUp
 from .._core.scope import OPEN
-from .._core.typing import AnyDict, AnyList
 
 try:
     from mpi4py import MPI
@@ -193,7 +192,7 @@ def checksums(x) -> tuple:
     return x @ weights, abs(x) @ weights
 
 
-def difference(tags: AnyList) -> str:
+def difference(tags: list) -> str:
     """What tells the ranks apart."""
     head = {t.partition(", of a value in ")[0] for t in tags}
     if len(head) == 1:
@@ -204,8 +203,8 @@ def difference(tags: AnyList) -> str:
     return "the ranks do not do the same: " + listed(tags)
 
 
-def listed(tags: AnyList) -> str:
-    groups: AnyDict = {}
+def listed(tags: list) -> str:
+    groups: dict = {}
     for r, tag in enumerate(tags):
         groups.setdefault(tag, []).append(str(r))
     return "; ".join(
@@ -213,7 +212,7 @@ def listed(tags: AnyList) -> str:
     )
 
 
-def finished(requests: AnyList, seconds: float | None) -> int:
+def finished(requests: list, seconds: float | None) -> int:
     """Wait for one of the requests; its number.  `seconds`: after that all ranks are aborted."""
     if seconds is None:
         return int(MPI.Request.Waitany(requests))
@@ -254,8 +253,8 @@ def takes_device_memory() -> bool:
 
 PATIENCE = 10.0  # seconds for which a rank that has failed waits for the others to hear of it
 
-KNOWN: AnyList = []  # Ranks
-KEYS: AnyList = [] if MPI is None else [MPI.Comm.Create_keyval()]  # of the attribute of a communicator
+KNOWN: list = []  # Ranks
+KEYS: list = [] if MPI is None else [MPI.Comm.Create_keyval()]  # of the attribute of a communicator
 
 
 def ranks_of(comm=None) -> Ranks:

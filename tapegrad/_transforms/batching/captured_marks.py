@@ -10,7 +10,6 @@ from ..._core.abstract_arrays import hollow
 from ..._core.arrays import xp_of
 from ..._core.errors import BatchError, callers_line
 from ..._core.primitive import ADD_AT, READ
-from ..._core.typing import AnyDict, AnyTuple
 from ..._core.variable import bottom
 from ...ops.indexing import regions as ix
 
@@ -45,7 +44,7 @@ class Marks:
         m[...] = False
         return m
 
-    def met(self, prim, params: AnyDict, place: int) -> None:
+    def met(self, prim, params: dict, place: int) -> None:
         """Note an operation with the array as its operand number `place`."""
         if prim.writes and place == 0:
             if prim is ADD_AT:
@@ -56,7 +55,7 @@ class Marks:
         else:
             self.on_read((), None)
 
-    def on_read(self, path: AnyTuple, at) -> None:
+    def on_read(self, path: tuple, at) -> None:
         if self.outer is not None:
             self.outer.on_read(path, at)
         if self.own is True or (self.read is True and self.written is False):
@@ -68,7 +67,7 @@ class Marks:
         if self.own is not False:
             self.read = self.read & ~self.own
 
-    def on_write(self, path: AnyTuple, at, by_all: bool = True) -> None:
+    def on_write(self, path: tuple, at, by_all: bool = True) -> None:
         if self.outer is not None:
             self.outer.on_write(path, at, by_all)
         where = self.region(path, at)
@@ -78,7 +77,7 @@ class Marks:
         if by_all and not any([kind in ("real", "imag") for kind, _ in path]):
             self.own = self.joined(self.own, where)
 
-    def begun(self) -> AnyTuple:
+    def begun(self) -> tuple:
         """Begin another run. Returns `written` and `own` of the one before."""
         before = self.written, self.own
         self.written = self.own = False
@@ -88,7 +87,7 @@ class Marks:
         self.written = self.written | written if self.written is not written else written
         self.own = self.own | own
 
-    def region(self, path: AnyTuple, at):
+    def region(self, path: tuple, at):
         """True, or the index of the region in a mask."""
         path = tuple([step for step in path if step[0] not in ("real", "imag")])
         at = Ellipsis if at is None else host_index(at)

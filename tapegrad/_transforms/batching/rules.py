@@ -6,6 +6,7 @@ is a pair (value, is it a stack?). Each word of `Primitive.batch` has a rule; so
 their own. Reading order: operands; the words; operations; regions of a buffer, whose paths and indices
 move by one axis."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from ..._core.arrays import has_repeating_axis, is_array, repeat_elements, room_
 from ..._core.errors import BatchError, callers_line
 from ..._core.primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
 from ..._core.scope import OPEN
-from ..._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from ..._core.variable import Variable, bottom, like_layout
 from ...ops import shaping as s
 from ...ops.declare import dtype, ndim, shape, xp
@@ -44,7 +44,7 @@ def samples_first(stack):
     return like_layout(stack, empty_stack(b.shape[0], b[0] if b.ndim > 1 else b))
 
 
-def sample_rank(given: AnyTuple) -> int:
+def sample_rank(given: tuple) -> int:
     v, batched = given
     return int(ndim(v) - batched)
 
@@ -55,7 +55,7 @@ def with_inner_axes(v, n: int):
     return v if len(to) > n else s.reshape(v, to=(to[0], *(1,) * (n + 1 - len(to)), *to[1:]))
 
 
-def aligned(operands: AnyList) -> AnyList:
+def aligned(operands: list) -> list:
     """The operands as stacks that broadcast like the operands of one sample."""
     n = max([sample_rank(o) for o in operands])
     return [with_inner_axes(v, n) if batched else v for v, batched in operands]
@@ -74,7 +74,7 @@ def as_stack(trace, v, batched: bool):
     return xp_of(v).broadcast_to(v, to) if v.size else xp_of(v).empty(to, v.dtype)
 
 
-def run_of(prim: Primitive) -> AnyFunction:
+def run_of(prim: Primitive) -> Callable:
     return lambda *xs, **params: bind(prim, xs, params)
 
 
@@ -121,7 +121,7 @@ class CustomRule:
     __slots__ = ("run", "kernel", "shares")
 
     def __init__(
-        self, run: AnyFunction, kernel: AnyTuple | None = None, shares: AnyFunction = lambda params: False
+        self, run: Callable, kernel: tuple | None = None, shares: Callable = lambda params: False
     ) -> None:
         self.run, self.kernel, self.shares = run, kernel, shares
 
@@ -187,7 +187,7 @@ def apply_to_stacks(trace, prim: Primitive, each):
     return like_layout(y, empty_stack(trace.count, each[0])) if ndim(y) > 2 else y
 
 
-def way_of(prim: Primitive) -> AnyFunction:
+def way_of(prim: Primitive) -> Callable:
     """The batching rule of an operation."""
     word = prim.batch
     return OWN.get(prim) or WORDS.get(word) or (word.run if type(word) is CustomRule else stacked_rule)
@@ -203,7 +203,7 @@ def sample_strides(stack):
     return stack.strides[1:] if stack.shape[0] else np.empty(stack.shape[1:], stack.dtype).strides
 
 
-ORDERS: AnyDict = {}  # a call on one sample -> the strides of its result
+ORDERS: dict = {}  # a call on one sample -> the strides of its result
 
 
 def laid_as_one(trace, prim, out, operands, params):
@@ -228,7 +228,7 @@ def is_gathered(at) -> bool:
 LAYER = "which of the results"
 
 
-def order_of_one(prim: Primitive, samples: AnyList, params: AnyDict):
+def order_of_one(prim: Primitive, samples: list, params: dict):
     """The strides of the body's result for such samples; None if they are unknown."""
     key: Any = (
         prim,
@@ -304,7 +304,7 @@ def matmul_rule(trace, prim, operands, params):
 SIMPLE = frozenset(("at", "reshape", "transpose", "broadcast", "diagonal", "real", "imag"))
 
 
-def one_axis_further(path: AnyTuple, trace, x) -> AnyTuple:
+def one_axis_further(path: tuple, trace, x) -> tuple:
     """The path from a sample x, as a path from the stack."""
     out = []
     if not path:
@@ -327,7 +327,7 @@ def one_axis_further(path: AnyTuple, trace, x) -> AnyTuple:
     return tuple(out)
 
 
-def further(trace, x, path: AnyTuple, at) -> AnyTuple:
+def further(trace, x, path: tuple, at) -> tuple:
     """(path, index) in a stack for the region of one sample x."""
     if not SIMPLE.issuperset([kind for kind, _ in path]) or (
         not ix.basic(at) and at is not None and is_split(at)
@@ -343,7 +343,7 @@ def further(trace, x, path: AnyTuple, at) -> AnyTuple:
     return one_axis_further(path, trace, x), (slice(None), *(at if type(at) is tuple else (at,)))
 
 
-def in_two(path: AnyTuple, at) -> int | None:
+def in_two(path: tuple, at) -> int | None:
     """The position at which to split a path, so that one part can be given by element positions. None if no
     split is needed."""
     kinds = [kind for kind, _ in path]

@@ -39,7 +39,6 @@ from ..._core.primitive import (
     values_of,
 )
 from ..._core.scope import OPEN, now
-from ..._core.typing import AnyDict, AnyList
 from ..._core.variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from ...ops import shaping as s
 from ...ops.declare import ndim
@@ -57,7 +56,7 @@ from .rules import (
     way_of,
 )
 
-SAMPLES: AnyDict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
+SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
 
 
 def unmarked(x) -> tuple[Any, Any]:
@@ -90,13 +89,13 @@ class Batch(Trace):
     def __init__(self, call: str, count: int) -> None:
         super().__init__()
         self.call, self.count = call, count
-        self.adopted: AnyList = []  # captured arrays: (handle, its fields before)
-        self.noted: AnyDict = {}  # id -> (an object that is not followed, its content when first met)
+        self.adopted: list = []  # captured arrays: (handle, its fields before)
+        self.noted: dict = {}  # id -> (an object that is not followed, its content when first met)
         self.handed = False  # was read-only memory lent?
-        self.doubts: AnyList = []  # errors of operations that only some samples would have met
+        self.doubts: list = []  # errors of operations that only some samples would have met
         self.outside = self.filters = warnings.filters
         self.setting, self.loud = self, False  # can the function observe a warning or a floating-point error?
-        self.pointed: AnyList = []  # lent memory whose address was taken: (array, a copy)
+        self.pointed: list = []  # lent memory whose address was taken: (array, a copy)
 
     # --- interface for other modules ---
 
@@ -447,7 +446,7 @@ class Batch(Trace):
         whole = ndim(out) == 1 and (is_array_of(prim, params) or (prim in KEEPING and is_array(inputs[0])))
         return self.made(out, whole)
 
-    def in_place(self, prim: Primitive, inputs, slots, params: AnyDict):
+    def in_place(self, prim: Primitive, inputs, slots, params: dict):
         """The fast path for elementwise operations on plain stacks with equal numbers of axes, and
         constants with no more. None for others."""
         given, rank, most = [], -1, 0
@@ -475,7 +474,7 @@ class Batch(Trace):
             return None
         return prim.run(*given, **params)
 
-    def not_batched(self, prim: Primitive, given: AnyList, params: AnyDict, shown, target):
+    def not_batched(self, prim: Primitive, given: list, params: dict, shown, target):
         """An operation on captured arrays that are still the same for all samples."""
         out = bind(prim, given, params)
         if target is not None:
@@ -497,7 +496,7 @@ class EndedBatch(EndedTrace):
     beneath, sample, memory = Batch.beneath, Batch.sample, Batch.memory
 
 
-def is_array_of(prim: Primitive, params: AnyDict) -> bool:
+def is_array_of(prim: Primitive, params: dict) -> bool:
     """Does the operation return an array even without axes?"""
     if prim is READ:
         return params["at"] is None or params["at"] is Ellipsis

@@ -18,7 +18,6 @@ from ..._core.forward import Dual
 from ..._core.primitive import SAMPLED, Primitive, layout_of
 from ..._core.reverse import PART, ShapeStandIn, Tape, primitive_of
 from ..._core.scope import OPEN, WATCHERS, Exit, changed, outside
-from ..._core.typing import AnyDict, AnyList, AnyTuple
 from ..._core.variable import Variable, View
 from .captured_marks import CapturedBuffer
 from .trace import Batch
@@ -26,23 +25,23 @@ from .trace import Batch
 # --- lines ---
 
 
-def source_line(place: AnyTuple) -> str:
+def source_line(place: tuple) -> str:
     """The source text of the line; empty if there is none."""
     return linecache.getline(*place).strip()
 
 
-class WatchedRecords(AnyList):
+class WatchedRecords(list):
     """The records of a tape, each with the line that made it.
 
     A record made by the sweep over other records has the line of the swept record, and its name in
     `origins`. `now`: the position of a sweep, as number, record and name of the user's operation.
     Names are kept, not primitives, because primitives may hold objects that must end with the records."""
 
-    def __init__(self, records: AnyList, watcher) -> None:
+    def __init__(self, records: list, watcher) -> None:
         super().__init__(records)
         self.lines = [users_place()] * len(records)
         self.watcher = watcher
-        self.now: AnyTuple | None = None
+        self.now: tuple | None = None
         self.origins: dict[int, str] = {}
 
     def append(self, record) -> None:
@@ -76,7 +75,7 @@ class WatchedRecords(AnyList):
         return Cotangents(self, n)
 
 
-class Cotangents(AnyList):
+class Cotangents(list):
     """The cotangents of a sweep over such records."""
 
     def __init__(self, noted: WatchedRecords, n: int) -> None:
@@ -112,7 +111,7 @@ def watched_class(kind: type, name: str) -> type:
     )
 
 
-WATCHED: AnyDict = {
+WATCHED: dict = {
     kind: watched_class(kind, name) for kind, name in ((Tape, "apply"), (Dual, "apply"), (Batch, "step"))
 }
 
@@ -123,8 +122,8 @@ class Watcher:
 
     outer: Any = None  # the previous watcher
     silences = False  # does it report what NumPy would warn of?
-    sweeping: AnyTuple | None = None
-    asked: AnyTuple | None = None
+    sweeping: tuple | None = None
+    asked: tuple | None = None
 
     def opened(self, trace) -> None:
         kind = WATCHED.get(type(trace))
@@ -133,7 +132,7 @@ class Watcher:
         if isinstance(trace, Tape):
             trace.records = WatchedRecords(trace.records, self)
 
-    def done(self, prim: Primitive, args, out, params: AnyDict) -> None:
+    def done(self, prim: Primitive, args, out, params: dict) -> None:
         """Called after an operation of the user's code."""
 
     def captured(self, array, x: Variable) -> None:
@@ -168,10 +167,10 @@ class Watcher:
 # --- the content of a value ---
 
 
-def values_and_tangents(x) -> tuple[AnyList, AnyList]:
+def values_and_tangents(x) -> tuple[list, list]:
     """The plain arrays and numbers in x, of all samples: (its values, its tangents)."""
-    values: AnyList = []
-    slopes: AnyList = []
+    values: list = []
+    slopes: list = []
     if isinstance(x, View):
         layout_of(x)
     while isinstance(x, Variable):
@@ -188,11 +187,11 @@ def values_and_tangents(x) -> tuple[AnyList, AnyList]:
     return values, slopes
 
 
-def plain_parts(args) -> Iterator[AnyTuple]:
+def plain_parts(args) -> Iterator[tuple]:
     for a in args:
         yield from [parts_of_list(a)] if isinstance(a, (tuple, list)) else [values_and_tangents(a)]
 
 
-def parts_of_list(members) -> tuple[AnyList, AnyList]:
+def parts_of_list(members) -> tuple[list, list]:
     found = [values_and_tangents(m) for m in members]
     return [v for values, _ in found for v in values], [s for _, slopes in found for s in slopes]
