@@ -216,9 +216,9 @@ def is_library(frame: Any) -> bool:
     return package_of_frame(frame) in LIBRARIES
 
 
-def frame_outside(package: str) -> Any:
-    """The innermost frame outside of a package."""
-    return next((f for f in stack() if package_of_frame(f) != package), None)
+def frame_outside() -> Any:
+    """The innermost frame outside of tapegrad."""
+    return next((f for f in stack() if package_of_frame(f) != "tapegrad"), None)
 
 
 def users_frame() -> Any:

@@ -154,7 +154,7 @@ def watch_errors():
     return found[0]
 
 
-def unwatch(handler, thorough: bool = False) -> None:
+def unwatch(handler, thorough: bool) -> None:
     """Restore the setting after the user's function. Changes that it made with `np.seterr` persist, as
     after a plain call. `thorough`: look for such changes also where the function is not followed and
     calls NumPy's own `seterr`."""

@@ -166,13 +166,13 @@ class SecondOrder:
     recorded, and pulled back, gives the tangents of all these values.  A sweep over the records with values
     and tangents in the place of values gives the tangent of the gradient."""
 
-    def __init__(self, call: str, tape: reverse.Tape, top: int):
+    def __init__(self, tape: reverse.Tape, top: int):
         self.tape, records = tape, tape.records[: top + 1]
         for record in records:
             if not is_declared(record):
                 name = getattr(reverse.primitive_of(record), "name", "an operation")
                 raise NoRuleError(
-                    f"{call}: the tape holds {name}, whose record does not tell second derivatives; put what "
+                    f"tape.hvp(y, x, v): the tape holds {name}, whose record does not tell second derivatives; put what "
                     "was computed into a function f, and call tapegrad.hvp(f, x, v)"
                 )
         self.kept = [RetainedRecord(k, record) for k, record in enumerate(records)]

@@ -308,7 +308,7 @@ class Tape:
         r = TapeCall("tape.hvp(y, x, v)", self, y, x)
         tangents = r.tangents("tape.hvp", "direction", v)
         ((value, slot),) = r.low
-        found = SecondOrder("tape.hvp(y, x, v)", self._trace, slot).product(
+        found = SecondOrder(self._trace, slot).product(
             value, slot, list(zip(r.slots.values(), tangents, strict=True))
         )
         return r.results(  # type: ignore[no-any-return]

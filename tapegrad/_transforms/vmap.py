@@ -209,7 +209,7 @@ def sample_count(call: str, args: tuple, axes: list) -> int:
     if len(sizes) > 1:
         found = ", ".join(f"{size} along axis {axis} of argument {n}" for size, (n, axis) in sizes.items())
         raise ShapeError(f"{call}: the numbers of samples differ: {found}")
-    return next(iter(sizes))
+    return min(sizes)  # the only one
 
 
 # --- one run ---

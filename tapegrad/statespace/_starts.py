@@ -40,7 +40,7 @@ SAME_MAXIMUM = 0.2  # distance in units of log-likelihood within which a Newton 
 
 def highest_stop(
     problem: FitProblem,
-    method: str = "auto",
+    method: str,
     hess: str = "auto",
     options=None,
     progress: bool | str = "auto",

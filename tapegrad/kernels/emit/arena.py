@@ -45,9 +45,7 @@ class Placement:
 
     A block of a node in `wide` takes two elements for each of its own, and begins at an even one."""
 
-    def __init__(
-        self, g: Graph, sections: list, outer: list, outputs: list[int], wide: frozenset[int] = frozenset()
-    ):
+    def __init__(self, g: Graph, sections: list, outer: list, outputs: list[int], wide: frozenset[int]):
         self.g, self.wide = g, wide
         self.uses = {}  # key -> [(time, part, key of the user or None, can the user compute it?)]
         self.made = {}  # key -> (time, instruction)

@@ -43,8 +43,8 @@ class LlvmText(RecalledLoops):
         width: int,
         bits: int,
         per_sample: bool,
-        given: bytearray | None = None,
-        phase: str = "",
+        given: bytearray | None,
+        phase: str,
     ):
         """Set up the text; `given` collects the numbers that are arguments, None makes all of them
         literals."""

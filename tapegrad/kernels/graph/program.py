@@ -61,7 +61,7 @@ class ProgramLoop:
     def data(self) -> bool:
         return (self.of or self).steps == "data"
 
-    def add_carry(self, g: Graph, start: int, shape: tuple = ()) -> int:
+    def add_carry(self, g: Graph, start: int, shape: tuple) -> int:
         """Add a component; its start may be one number for all elements of a block."""
         k = len(self.carry)
         self.carry.append(g.input("c", self.id, k, shape))

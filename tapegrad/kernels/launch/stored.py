@@ -68,7 +68,7 @@ class StoredLauncher(Launcher):
         trace: Callable[[], Any],
         dtype: np.dtype,
         per_sample: bool,
-        short: bool = False,
+        short: bool,
         rare: bool = False,
     ):
         self.large, self.rare = SHORT_RUN_LINES if short else cpu.LARGE_TEXT_LINES, rare and not short

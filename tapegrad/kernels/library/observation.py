@@ -70,7 +70,7 @@ def update(a, P, z, h, y, seen=None, eye=None) -> tuple[Any, Any, Any, Any]:
     return a, P - np.outer(K, M), v, F
 
 
-def univariate_update(a, P, Z, variances, y, seen=None, eye=None) -> tuple[Any, Any, Any, list, list]:
+def univariate_update(a, P, Z, variances, y, seen, eye=None) -> tuple[Any, Any, Any, list, list]:
     """Update by the elements of an observation with independent errors, one after the other."""
     size: Any = 0.0
     innovations, gains = [], []

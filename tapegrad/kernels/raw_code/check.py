@@ -33,7 +33,7 @@ MOST_THREADS = 4096  # of a slow interpreter
 class GuardedArray:
     """A copy of an array, or a new one, between canaries."""
 
-    def __init__(self, shape: tuple, dtype: np.dtype, like: np.ndarray | None = None, fill: int = 0):
+    def __init__(self, shape: tuple, dtype: np.dtype, like: np.ndarray | None, fill: int = 0):
         size = math.prod(shape) * dtype.itemsize
         memory = np.full(size + 2 * GUARD + 64, CANARY, np.uint8)
         start = GUARD + -(memory.ctypes.data + GUARD) % 64

@@ -42,7 +42,7 @@ def placed_searchsorted(a, v, side: str) -> PlacedArray:
     return (at < v if side == "left" else at <= v).sum(0)
 
 
-def placed_argsort(x: PlacedArray, axis: int, kind=None, stable=None) -> PlacedArray:
+def placed_argsort(x: PlacedArray, axis: int, kind, stable) -> PlacedArray:
     is_stable = kind in ("stable", "mergesort") or stable is True
     longest = STABLE_SORT_ELEMENTS if is_stable else SORT_ELEMENTS
     if not x.ndim or x.kind != "f" or not 0 < x.shape[axis] <= longest or axis is None:

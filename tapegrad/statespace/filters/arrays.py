@@ -203,7 +203,7 @@ def first_state(s: ModelMatrices, start: DiffuseStart | None) -> tuple[Any, Any]
 
 
 def run_recursion(
-    s: ModelMatrices, data: Observations, joseph: bool, a, P, begin: int = 0, end: int | None = None
+    s: ModelMatrices, data: Observations, joseph: bool, a, P, begin: int, end: int | None = None
 ) -> Path:
     """Run the filter over steps begin to end, from mean and covariance before the first of them."""
     end = data.steps if end is None else end
