@@ -288,10 +288,6 @@ def seen_as(trace: Batch, x):
     return type(x), (repr(x) if isinstance(x, np.generic) else x) if is_value(x) else len(inside(x))
 
 
-def one_for_all(v):
-    return s.reshape(v, to=(1, *shape(v)))
-
-
 def equal(a, b) -> bool:
     """(nan is equal to itself)"""
     same = (a == b) | ((a != a) & (b != b))
@@ -301,7 +297,8 @@ def equal(a, b) -> bool:
 def same_structure(a, b) -> bool:
     if type(a) is SampleStack or type(b) is SampleStack:
         a, b = [
-            v.values if type(v) is SampleStack else v if type(v) is tuple else one_for_all(v) for v in (a, b)
+            v.values if type(v) is SampleStack else v if type(v) is tuple else s.reshape(v, to=(1, *shape(v)))
+            for v in (a, b)
         ]
         # one that is the same for all samples may become one of each, and the same
         if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):
@@ -339,20 +336,16 @@ def left_alike(marks: Marks, first: tuple, second: tuple) -> bool:
     if (
         batched != second[1]
         or not same_structure(primal_of(value), primal_of(second[0]))
-        or marks.overlap(True, marks.read, ~_mask(written))
+        or marks.overlap(True, marks.read, ~np.asarray(written))
     ):
         return False
     if not batched:
         return True
-    only_first = _mask(written) & ~_mask(second[2])  # by the first sample, in a loop
+    only_first = np.asarray(written) & ~np.asarray(second[2])  # by the first sample, in a loop
     ends = [bind(READ, (primal_of(value),), {"path": (), "at": k, "copy": True}) for k in (0, -1)]
     library = xp_of(bottom(value))
     differ = (ends[0] != ends[1]) & library.broadcast_to(library.asarray(only_first), shape(ends[0]))
     return not truth_of(differ.any() if ndim(differ) else differ)
-
-
-def _mask(some):
-    return np.asarray(some)
 
 
 class DependenceTrace(Dual):

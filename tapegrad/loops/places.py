@@ -41,7 +41,7 @@ class CheckedAccesses(AffineForms):
         super().__init__()
         self.inside = {}  # value or array -> how many loops are around its definition
         self.checks: dict[For, list] = {}
-        self.safe = set()
+        self.safe = set()  # (access, axis)
         self.visit(p.body, None, 0)
 
     def visit(self, block: Block, loop: For | None, depth: int) -> None:
@@ -76,9 +76,6 @@ class CheckedAccesses(AffineForms):
             found = self.checks.setdefault(loop, [])
             if key not in [other for other, *_ in found]:
                 found.append((key, s, k, factor, fixed))
-
-    def is_safe(self, s, k: int) -> bool:
-        return (s, k) in self.safe
 
     def before(self, loop: For) -> list:
         return [check for _, *check in self.checks.get(loop, [])]

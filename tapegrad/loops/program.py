@@ -359,12 +359,10 @@ class Liveness:
             self.visit(p.body)
 
     def is_live(self, s) -> bool:
-        if isinstance(s, Store):
+        if isinstance(s, (Store, Allocate)):
             return s.array in self.live
         if isinstance(s, (Push, Pop)):
             return s.stack in self.live
-        if isinstance(s, Allocate):
-            return s.array in self.live
         return (
             isinstance(s, Barrier)
             or any(o in self.live for o in s.outs)
@@ -443,23 +441,18 @@ class Verifier:
         self.seen.add(v)
         visible.add(v)
 
+    def used(self, values, visible: set, s=None) -> None:
+        for v in values:
+            known = v.number is not None or v in visible
+            self.must(known, f"{v.name or 'a value'} is used where it is not defined", s)
+
     def block(self, block: Block, visible: set, yields: list[Scalar]) -> None:
         for s in block.statements:
             self.statement(s, visible)
-        for v in yields:
-            self.must(
-                v.number is not None or v in visible,
-                f"{v.name or 'a value'} is used where it is not defined",
-                None,
-            )
+        self.used(yields, visible)
 
     def statement(self, s, visible: set) -> None:
-        for v in s.operands:
-            self.must(
-                v.number is not None or v in visible,
-                f"{v.name or 'a value'} is used where it is not defined",
-                s,
-            )
+        self.used(s.operands, visible, s)
         if isinstance(s, (Load, Store)):
             self.must(s.array in visible, f"the array {s.array.name} is not visible", s)
             self.must(len(s.index) == len(s.array.shape), "an index of another length", s)

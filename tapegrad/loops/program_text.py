@@ -225,7 +225,7 @@ class ProgramText(ScalarText):
     def place(self, s) -> str:
         a, x = s.array, [self.value(i) for i in s.index]
         for k, i in enumerate(s.index):
-            if not self.accesses.is_safe(s, k):
+            if (s, k) not in self.accesses.safe:
                 self.must(self.b(f"icmp ult i64 {self.value(i)}, {self.value(a.shape[k])}"), str(s.line))
         at = x[0] if x else "0"
         for k in range(1, len(x)):

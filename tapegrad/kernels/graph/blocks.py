@@ -249,7 +249,7 @@ class Blocks:
                 and p[5] > 1
                 and to == p[3] + p[5] * p[6]
                 and at == p[4] + p[5] * p[7]
-                and self._extends(p)
+                and injective((p[5] + 1, p[1]), (p[7], p[2]))
             ):
                 p[5] += 1
             else:
@@ -263,9 +263,6 @@ class Blocks:
             )
             pieces.append(BlockPiece(sources.index(s), dims, to, places, at, origins))
         return self.raw("assemble", *sources, shape=shape, meta=tuple(pieces))
-
-    def _extends(self, p: list) -> bool:
-        return injective((p[5] + 1, p[1]), (p[7], p[2]))
 
     def pieces(self, i: int) -> tuple:
         if self.op[i] == "assemble":

@@ -323,10 +323,6 @@ def contribution(g: Graph, x, f) -> int:
     return x.node_list[0]
 
 
-def handed_out(g: Graph, x) -> list[int]:
-    return as_real_symbol(lift(g, x)).node_list
-
-
 def datum(t: Tracer, loop: int, rows: int) -> Sym:
     return t.inputs("y", loop, 0, () if rows == 0 else (rows,))
 
@@ -445,7 +441,11 @@ class RecursionTrace:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
             after = flatten_nodes(g, out[0])[0]
-            inc = handed_out(g, out[1]) if what == "path" else [contribution(g, out[1], self.step)]
+            inc = (
+                as_real_symbol(lift(g, out[1])).node_list
+                if what == "path"
+                else [contribution(g, out[1], self.step)]
+            )
             t.varying([*after, *inc])
         self.loop.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:

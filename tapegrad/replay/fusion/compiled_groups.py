@@ -8,6 +8,7 @@ whose texts differ."""
 import ctypes
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,14 +44,16 @@ BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
 CODES: dict = {}
 
 
+@dataclass(eq=False)
 class SummedValue:
     """A sum, or an extreme: its operand is read at all places."""
 
+    k: int
+    axes: tuple
+    shape: tuple
+    how: str = "add"
     cost = 1
     gathered = None
-
-    def __init__(self, k: int, axes: tuple, shape: tuple, how: str = "add"):
-        self.k, self.axes, self.shape, self.how = k, axes, shape, how
 
     def sources(self) -> list:
         return [(self.k, identity_map(self.shape))]

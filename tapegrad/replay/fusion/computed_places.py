@@ -4,6 +4,7 @@ An integer is a float64 within a loop. Where it may not be exact, or an index is
 its flag, and the bound calls run instead."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -136,13 +137,15 @@ class ScatteredSum(Indexed):
         return self.list if self.gathered is None else [*self.list, (self.gathered, ())]
 
 
+@dataclass(eq=False)
 class Indices:
-    """Indices along an axis of an array, or along several as one. `at`: (the operand, its map); `count`: of
-    how many elements, None where it is known to be one; `shape`: of the result; `own`: axes of the array ->
-    those of the result."""
+    """Indices along an axis of an array, or along several as one."""
 
-    def __init__(self, at: tuple, axis: int, count: int | None, shape: tuple, own: dict):
-        self.at, self.axis, self.count, self.shape, self.own = at, axis, count, shape, own
+    at: tuple  # (the operand, its map)
+    axis: int
+    count: int | None  # of elements; None where it is known to be one
+    shape: tuple  # of the result
+    own: dict  # axes of the array -> those of the result
 
     def gather(self, x: int, to: tuple) -> Gather:
         none = (0,) * len(self.shape)

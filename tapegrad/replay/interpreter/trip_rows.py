@@ -6,6 +6,8 @@ which is the last one, shows whether they do."""
 
 import itertools
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -312,11 +314,13 @@ class TripRows:
         return code
 
 
+@dataclass(eq=False)
 class LoweredTrip:
-    """One trip: `rows`, and where each of them `begins`;
-    `tables` of places; where its values lie, `at`; what its moving indices are of,
-    `bases`."""
+    """One trip, as rows."""
 
-    def __init__(self, rows: np.ndarray, begins: list, tables: list, at: list, listed, bases: list):
-        self.rows, self.begins, self.tables = rows, begins, tables
-        self.at, self.listed, self.bases = at, listed, bases
+    rows: np.ndarray
+    begins: list  # where each row begins
+    tables: list  # of places
+    at: list  # where its values lie
+    listed: Any
+    bases: list  # what its moving indices are of

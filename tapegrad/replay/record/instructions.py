@@ -3,6 +3,8 @@
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from numpy import ndarray
 
@@ -87,14 +89,15 @@ class InstructionList(Sequence):
         return self.numbers[at], Instruction(prim, self.operands[at], params, watched)
 
 
+@dataclass(eq=False, slots=True)
 class Guard:
     """A condition on which a program holds: the value number `k` is `value` (its truth, if `truth`)."""
 
-    __slots__ = ("k", "value", "truth", "place", "raised")
-
-    def __init__(self, k: int, value, truth: bool, place: str | None, raised: str = ""):
-        """`raised`: it is about this error of an operation."""
-        self.k, self.value, self.truth, self.place, self.raised = k, value, truth, place, raised
+    k: int
+    value: Any
+    truth: bool
+    place: str | None
+    raised: str = ""  # the error of an operation that it is about
 
     def __str__(self) -> str:
         if self.raised:
