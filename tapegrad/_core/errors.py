@@ -195,7 +195,7 @@ def asks_attribute(frame: Any) -> bool:
 LOADS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 
 
-def stack() -> Iterator[Any]:
+def stack() -> Iterator:
     """The frames that are running, from the one that asks outwards."""
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -203,7 +203,7 @@ def stack() -> Iterator[Any]:
         frame = frame.f_back
 
 
-def steps_of(error: BaseException) -> Iterator[Any]:
+def steps_of(error: BaseException) -> Iterator:
     """The steps of its traceback, the outermost first."""
     step = error.__traceback__
     while step is not None:

@@ -237,7 +237,7 @@ class ErrorListener:
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
         self.heard: list = []
-        self.flagged: set[Any] = set()
+        self.flagged: set = set()
 
     def __enter__(self) -> "ErrorListener":
         self.outer, self.show, self.waiting = OPEN.listener, warnings.showwarning, OPEN.unfinished

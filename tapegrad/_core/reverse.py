@@ -212,7 +212,7 @@ class CollectorPause:
         OPEN.unfinished = tuple([x for x in OPEN.unfinished if x is not self])
 
 
-NOBODY: frozenset[Any] = frozenset()
+NOBODY: frozenset = frozenset()
 LONG_TAPE_RECORDS = 8192
 
 
@@ -313,7 +313,7 @@ def release(trace: Trace) -> None:
         COLLECTOR.resume(trace)
 
 
-def add_cotangents(h, c, slot: int, owned: set[Any]):
+def add_cotangents(h, c, slot: int, owned: set):
     """h + c. `owned` holds the slots whose cotangent is a sum made here, with no other holder; further
     terms are added to it in place. A sum of Variables is new, but its tangents may be those of a term,
     so it is not owned."""
@@ -533,7 +533,7 @@ def has_nan(g) -> bool:
     return isinstance(g, (float, complex, np.generic)) and g != g
 
 
-def many(G: list, owned: set[Any], g, prim, slots: list, out, inputs: list, params: Params) -> None:
+def many(G: list, owned: set, g, prim, slots: list, out, inputs: list, params: Params) -> None:
     """The general record: one reverse rule for each active input, or one joint rule. It does what
     `AdaptedRule` does for the short records: adjoints of holomorphic rules, and cotangents in the dtype of
     their input."""
@@ -559,7 +559,7 @@ def many(G: list, owned: set[Any], g, prim, slots: list, out, inputs: list, para
             G[s] = c if h is None else add_cotangents(h, c, s, owned)
 
 
-def joint(G: list, owned: set[Any], terms: tuple, i, j, x, y) -> None:
+def joint(G: list, owned: set, terms: tuple, i, j, x, y) -> None:
     """Distribute the cotangents of two real inputs, summed over broadcast axes."""
     c, e = terms
     if i is not None:
@@ -577,7 +577,7 @@ def joint(G: list, owned: set[Any], terms: tuple, i, j, x, y) -> None:
 # --- cotangents of buffers: the sweep owns them, adds into them, masks them and passes them on ---
 
 
-def buffer_of(G: list, owned: set[Any], slot: int, layout: tuple):
+def buffer_of(G: list, owned: set, slot: int, layout: tuple):
     """The cotangent of a buffer in memory that the sweep may change, with the layout of the buffer. Zeros
     if there is none yet."""
     h = G[slot]

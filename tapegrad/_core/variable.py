@@ -182,7 +182,7 @@ class PlainSubarray(np.ndarray[Any, Any]):
 SUBARRAYS: set[type] = set()  # classes of subarrays; while it is empty, nobody searches for one
 
 
-class VariableClasses(dict[Any, Any]):
+class VariableClasses(dict):
     """type of a value -> class of a Variable over it."""
 
     __slots__ = ()

@@ -5,7 +5,6 @@
 import functools
 import types
 from collections.abc import Callable, Collection
-from typing import Any
 
 import numpy as np
 
@@ -337,7 +336,7 @@ def is_active(x) -> bool:
     return kind is float or is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc")
 
 
-NOTHING: frozenset[Any] = frozenset()
+NOTHING: frozenset = frozenset()
 
 
 def overlapping(arrays: list) -> Collection[int]:

@@ -60,7 +60,7 @@ class Traces:
         return mine.watch(self.moved(x._value, traces), self.moved(x._slot, traces))
 
 
-class DiscardingList(list[Any]):
+class DiscardingList(list):
     """The handles that rose to a trace that never ends need not fall."""
 
     def append(self, x: Any) -> None:

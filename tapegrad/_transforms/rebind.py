@@ -167,7 +167,7 @@ class Rebind(Shadow):
             return FlatSnapshot(self(x.base), [*x.place])
         return FlatIterator(self(x.base), [*x.place] if type(x) is FlatSnapshot else x.place)
 
-    def made_outside(self) -> set[Any]:
+    def made_outside(self) -> set:
         return set()  # all is made anew, globals included
 
     def globals_of(self, space: dict):
@@ -224,7 +224,7 @@ def is_lost(x: Variable) -> bool:
     return trace is not None and trace.loss() is not None
 
 
-def ask(space: ModuleGlobals, names: set[Any]) -> None:
+def ask(space: ModuleGlobals, names: set) -> None:
     """The names that a function may read, and, as attributes, those of its modules."""
     met = {id(space)}
     todo: list = [space]
@@ -358,7 +358,7 @@ def forgotten(shadow: Rebind) -> None:
 
 
 @contextlib.contextmanager
-def once_more(*functions, arrays: bool = True) -> Iterator[Any]:
+def once_more(*functions, arrays: bool = True) -> Iterator:
     """Functions that have been called already, to be called again: what they alter stays as it is, but for
     captured arrays, which hold what these calls leave there.  `arrays=False`: these stay, too, for the
     derivatives of what they hold are right."""

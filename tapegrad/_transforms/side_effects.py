@@ -19,7 +19,6 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ def inside(x) -> list:
     return [*parts, *state_of(x).values()] if is_user_class(type(x)) or type(x) in HELD else parts
 
 
-def flatten_graph(x, met: dict) -> Iterator[Any]:
+def flatten_graph(x, met: dict) -> Iterator:
     """x and all that it holds, each once; then again as the number under which it was met."""
     todo = [x]
     while todo:
@@ -445,7 +444,7 @@ class Counts:
                 kind_of(new).put(new, flat)
 
 
-def nested_collections(values: list) -> Iterator[Any]:
+def nested_collections(values: list) -> Iterator:
     """The collections among these and in them."""
     for x in values:
         if type(x) in COLLECTIONS and is_count(x):

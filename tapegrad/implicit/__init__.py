@@ -53,7 +53,9 @@ def __dir__() -> list[str]:
 KEPT_SYSTEMS = 32  # the number of points whose linear systems are kept
 
 
-def root(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+def root(
+    F: Callable[..., Any], solver: Callable[..., Any], *, tol: float | None = None, solve: Any = None
+) -> "Implicit":
     """Make a function of the solution of F(x, *params) = 0, differentiable in the parameters.
 
     The derivative is that of the implicit function theorem, in both modes and to any order. It includes what
@@ -105,7 +107,9 @@ def root(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any 
     return Implicit("root", F, solver, tol, solve)
 
 
-def fixed_point(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+def fixed_point(
+    F: Callable[..., Any], solver: Callable[..., Any], *, tol: float | None = None, solve: Any = None
+) -> "Implicit":
     """Make a function of the solution of x = F(x, *params), differentiable in the parameters.
 
     Parameters
@@ -145,7 +149,9 @@ def fixed_point(F: Callable, solver: Callable, *, tol: float | None = None, solv
     return Implicit("fixed_point", F, solver, tol, solve)
 
 
-def minimum(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+def minimum(
+    F: Callable[..., Any], solver: Callable[..., Any], *, tol: float | None = None, solve: Any = None
+) -> "Implicit":
     """Make a function of the minimum of F(x, *params) in x, differentiable in the parameters.
 
     It is the point that the solver finds, at which the gradient of F with respect to x is zero.

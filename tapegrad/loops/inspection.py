@@ -307,7 +307,7 @@ def check(f, *args, launch: tuple | None = None, rtol: float = 1e-5, seed: int =
     tangents = operation.push(tuple([moved.get(k) for k in range(len(values))]), plain, *values)
     weights = [direction(y) for y in plain]
     bars = operation.pull(weights, None, tuple([k in moved for k in range(len(values))]), *values)
-    results: list[Any] = [*p.outs, *p.body.yields]
+    results: list = [*p.outs, *p.body.yields]
     real = [k for k, y in enumerate(results) if y.type in FLOATS]
     forward = [np.sum([np.sum(weights[k] * tangents[k]) for k in real])]
     reverse = [np.sum([np.sum(d * bars[k]) for k, d in moved.items()])]

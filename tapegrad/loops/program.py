@@ -252,7 +252,7 @@ def stacks_of(p: LoopProgram) -> list[LoopStack]:
     return list(dict.fromkeys(s.stack for s in walk(p.body) if isinstance(s, (Push, Pop))))
 
 
-def walk(block: Block) -> Iterator[Any]:
+def walk(block: Block) -> Iterator:
     """All statements, those of inner blocks after the one that has them."""
     for s in block.statements:
         yield s

@@ -70,7 +70,7 @@ class Interpreter:
     """One run of a program: `env` holds scalars, arrays and stacks."""
 
     def __init__(self, p: LoopProgram, args):
-        self.env: dict[Any, Any] = {}
+        self.env: dict = {}
         for q, x in zip(p.params, args, strict=True):
             self.env[q] = x
             if isinstance(q, LoopArray):

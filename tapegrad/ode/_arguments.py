@@ -34,7 +34,7 @@ class ArgumentLayout:
             shape = tuple(x.shape) if kind else ()
             shapes.append((shape if single else shape[:-1]) if real else None)
             constants.append(None if real else x)
-        self.shapes: tuple[Any, ...] = tuple(shapes)  # of each leaf of one sample; None: a constant
+        self.shapes: tuple = tuple(shapes)  # of each leaf of one sample; None: a constant
         self.constants = tuple(constants)
         self.tree = with_leaves(args, iter(range(len(self.shapes))))
         nested = any([is_node(x) for x in args])

@@ -26,7 +26,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +74,7 @@ class Ranks:
 
     # --- agreement ---
 
-    def comparison(self, status: int, tag: str, *further: int) -> Iterator[Any]:
+    def comparison(self, status: int, tag: str, *further: int) -> Iterator:
         """Compare what the ranks do; raise unless all do the same.  Of a rank that fails or ends, the tag is
         the message.
 

@@ -18,7 +18,6 @@ multiply-add is explicit. The source must be compiled with -fmad=false. (A float
 flushes denormal numbers.)"""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -237,13 +236,11 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         chunked, wide = loop.data and bool(loop.sums), self.low.sums_wide(loop)
         label = body.label
         carry = [self.home((n, c)) if g.shape[c] else f"c{label}_{k}" for k, c in enumerate(loop.carry)]
-        totals: list[Any] = [
-            self.home((n, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)
-        ]
+        totals: list = [self.home((n, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)]
         if n in self.totals:
             first = sum(rows for m, rows in self.totals.items() if m < n)
             totals = [f"kept[{(first + k) * WARP}]" for k in range(len(totals))]
-        sums: list[Any] = totals
+        sums: list = totals
         if chunked:
             sums = [
                 self.home(("chunk", n, k)) if shape else f"s{label}_{k}" for k, shape in enumerate(sum_shapes)

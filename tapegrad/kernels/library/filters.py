@@ -407,7 +407,7 @@ class Filter(LibraryKernel):
     def _nested(self, call: "PackedCall", H):
         """Return matrices (B, p, p) of rows as a Model of Models."""
         kind = self.kind
-        made: list[Any] = []
+        made: list = []
         for x, a in zip(self._expanded(call, H.transpose((1, 2, 0))), self.arguments, strict=True):
             if x is None:
                 made.append(None)

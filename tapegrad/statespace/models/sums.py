@@ -92,7 +92,7 @@ class Structural:
     def _completed(self, data: Observations) -> tuple[ModelComponent, ...]:
         """The parts with what they imply: noise first, a level under a slope, a range for the period of a
         cycle, names that differ."""
-        kinds: dict[type, list[Any]] = {
+        kinds: dict[type, list] = {
             kind: [p for p in self.parts if isinstance(p, kind)] for kind in (Noise, Level, Trend)
         }
         for found in kinds.values():
