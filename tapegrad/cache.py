@@ -135,7 +135,7 @@ def keep_code(name: str, engine: Any) -> None:
             ENGINES.popitem(last=False)
 
 
-def stored() -> list[Any]:
+def stored() -> list:
     """(path, status) of our files in the folder."""
     where = folder()
     found = []

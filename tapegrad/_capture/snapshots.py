@@ -4,7 +4,6 @@ is compared with what it held when it was met."""
 
 import collections
 import types
-from typing import Any
 
 import numpy as np
 
@@ -28,11 +27,11 @@ CODE = (
 class ObjectSnapshot:
     """What an object of any kind holds, for comparison."""
 
-    def __init__(self, x: Any):
+    def __init__(self, x):
         self.form = load("tapegrad._capture.dependencies").held_by(x)
 
 
-def content_of(x: Any) -> Any:
+def content_of(x):
     """A copy of what x holds; None for one that is not looked into."""
     if isinstance(x, np.ndarray):
         return None if x.dtype.kind in "fcO" or mark_immutable(x) else objects.content_of(x)
@@ -48,7 +47,7 @@ def content_of(x: Any) -> Any:
     )
 
 
-def is_same(x: Any, before: Any) -> bool:
+def is_same(x, before) -> bool:
     """Does x hold this?"""
     return (
         ObjectSnapshot(x).form == before.form

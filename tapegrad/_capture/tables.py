@@ -35,19 +35,19 @@ class TrackedDtype(ExtensionDtype):
     numpy_dtype = plain_np.dtype(float)  # which pandas compares with others
 
     @classmethod
-    def construct_array_type(cls) -> Any:
+    def construct_array_type(cls):
         return TrackedColumn
 
-    def _get_common_dtype(self, dtypes: list) -> Any:
+    def _get_common_dtype(self, dtypes: list):
         numbers = [isinstance(d, TrackedDtype) or getattr(d, "kind", "O") in "biuf" for d in dtypes]
         return self if all(numbers) else None
 
 
-def unwrapped(x: Any) -> Any:
+def unwrapped(x):
     return x._x if isinstance(x, TrackedColumn) else x
 
 
-def wrapped(y: Any) -> Any:
+def wrapped(y):
     layout = layout_of(y)
     return TrackedColumn(y) if is_array(layout) and layout.ndim == 1 and layout.dtype.kind == "f" else y
 
@@ -55,22 +55,22 @@ def wrapped(y: Any) -> Any:
 class TrackedColumn(ExtensionArray):
     """A column of a table."""
 
-    def __init__(self, x: Any):
+    def __init__(self, x):
         self._held = x
 
     @property
-    def _x(self) -> Any:
+    def _x(self):
         """Plain after the transform: a table from outside may have been given the column."""
         if not OPEN.depth:
             self._held = values_of(primal_of(self._held))
         return self._held
 
     @classmethod
-    def _from_sequence(cls, scalars: Any, *, dtype: Any = None, copy: bool = False) -> Any:
+    def _from_sequence(cls, scalars, *, dtype=None, copy: bool = False):
         return cls(np.array(nested_to_array(list(scalars)), float))
 
     @classmethod
-    def _concat_same_type(cls, parts: Any) -> Any:
+    def _concat_same_type(cls, parts):
         return cls(np.concatenate([p._x for p in parts]))
 
     dtype = property(lambda self: TrackedDtype())
@@ -78,30 +78,30 @@ class TrackedColumn(ExtensionArray):
     def __len__(self) -> int:
         return len(self._x)
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at):
         return wrapped(self._x[check_array_indexer(self, at)])
 
-    def __setitem__(self, at: Any, value: Any) -> None:
+    def __setitem__(self, at, value) -> None:
         if OPEN.depth and type(self._held) not in HANDLES:  # of an earlier transform
             self._held = np.array(self._held)
         self._x[check_array_indexer(self, at)] = unwrapped(value)
 
-    def __iter__(self) -> Any:
+    def __iter__(self):
         return iter(self._x)
 
-    def isna(self) -> Any:
+    def isna(self):
         return values_of(np.isnan(primal_of(self._x)))  # (samples of vmap may agree in this)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         """A method or attribute of arrays, of `series.values`."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._x, name)
 
-    def copy(self) -> Any:
+    def copy(self):
         return TrackedColumn(np.array(self._x))
 
-    def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
+    def take(self, indices, *, allow_fill: bool = False, fill_value=None):
         at = plain_np.asarray(indices, int)
         if not allow_fill:
             return TrackedColumn(self._x[at])
@@ -110,14 +110,14 @@ class TrackedColumn(ExtensionArray):
         found = self._x[plain_np.where(missing, 0, at)] if len(self) else np.full(len(at), fill)
         return TrackedColumn(np.where(missing, fill, found))
 
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
+    def astype(self, dtype, copy: bool = True):
         if dtype in (object, "object"):
             return self.to_numpy(object)
         if isinstance(dtype, TrackedDtype) or dtype in (float, "float", "float64"):
             return self.copy() if copy else self
         return plain_np.asarray(self._x, dtype)  # which drops the derivative, or raises
 
-    def to_numpy(self, dtype: Any = None, copy: bool = False, na_value: Any = None) -> Any:
+    def to_numpy(self, dtype=None, copy: bool = False, na_value=None):
         of_table = sys._getframe(1).f_code.co_name == "as_array"  # pandas makes NumPy's array of it
         if not of_table and (dtype is None or dtype not in (object, "object")):
             return np.array(self._x) if copy else self._x
@@ -126,15 +126,15 @@ class TrackedColumn(ExtensionArray):
             found[n] = x
         return found
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype=None, copy=None):
         return self.to_numpy(object) if dtype in (None, object) else plain_np.asarray(self._x, dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+    def __array_ufunc__(self, ufunc, method: str, *inputs, **settings):
         if any(isinstance(x, (pandas.Series, pandas.DataFrame, pandas.Index)) for x in inputs):
             return NotImplemented
         return wrapped(getattr(ufunc, method)(*map(unwrapped, inputs), **settings))
 
-    def _reduce(self, name: str, *, skipna: bool = True, keepdims: bool = False, **settings: Any) -> Any:
+    def _reduce(self, name: str, *, skipna: bool = True, keepdims: bool = False, **settings):
         if name in ("skew", "kurt") and not keepdims:
             n, least = plain_np.array([len(self)]), 3 + (name == "kurt")
             found = WINDOW_RULES[f"roll_{name}"](self._x, n * 0, n, least)[0]
@@ -153,10 +153,10 @@ class TrackedColumn(ExtensionArray):
         y = y / np.sqrt(np.sum(~np.isnan(x)) if skipna else len(x)) if name == "sem" else y
         return TrackedColumn(y[None]) if keepdims else y
 
-    def _quantile(self, qs: Any, interpolation: str) -> Any:
+    def _quantile(self, qs, interpolation: str):
         return TrackedColumn(np.quantile(self._x[~self.isna()], qs, method=interpolation))
 
-    def interpolate(self, *, method: str, index: Any, limit_direction: str, **settings: Any) -> Any:
+    def interpolate(self, *, method: str, index, limit_direction: str, **settings):
         limits = settings.get("limit") is not None or settings.get("limit_area") is not None
         if limits or method not in ("linear", "index", "values", "time"):
             raise TypeError(f"interpolate({method=}) of tracked values: write it with numpy.interp")
@@ -167,10 +167,10 @@ class TrackedColumn(ExtensionArray):
         left, right = beyond[limit_direction]
         return TrackedColumn(np.interp(at, at[known], self._x[known], left, right))
 
-    def _values_for_argsort(self) -> Any:
+    def _values_for_argsort(self):
         return values_of(primal_of(self._x))
 
-    def _accumulate(self, name: str, *, skipna: bool = True, **settings: Any) -> Any:
+    def _accumulate(self, name: str, *, skipna: bool = True, **settings):
         if name not in ("cumsum", "cumprod"):
             raise TypeError(f"{name} of tracked values: write it with numpy, of column.to_numpy()")
         missing = self.isna() & skipna  # they stay so, and count nothing
@@ -178,8 +178,8 @@ class TrackedColumn(ExtensionArray):
         return TrackedColumn(np.where(missing, plain_np.nan, found))
 
 
-def binary(f: Any) -> Any:
-    def method(self: Any, other: Any) -> Any:
+def binary(f):
+    def method(self, other):
         if isinstance(other, (pandas.Series, pandas.DataFrame, pandas.Index)):
             return NotImplemented
         return wrapped(f(self._x, unwrapped(other)))
@@ -196,7 +196,7 @@ for _name in ("neg", "pos", "abs"):
     setattr(TrackedColumn, f"__{_name}__", lambda self, f=_f: TrackedColumn(f(self._x)))
 
 
-def column(x: Any, shares: bool = False) -> Any:
+def column(x, shares: bool = False):
     """A column of a table, from an array that may be tracked. `shares`: it is not to be copied."""
     if type(x) not in HANDLES or layout_of(x).ndim != 1:
         return x
@@ -217,7 +217,7 @@ def numbers_with_tracked(parts: list) -> bool:
     )
 
 
-def column_of(data: Any, index: Any) -> Any:
+def column_of(data, index):
     """What pandas is given for a column: of numbers, of which some are tracked, it is a tracked column."""
     if type(data) in HANDLES and not layout_of(data).ndim and is_tracked(data) and index is not None:
         data = np.full(len(index), data)
@@ -227,7 +227,7 @@ def column_of(data: Any, index: Any) -> Any:
     return column(data)
 
 
-def sanitized(data: Any, index: Any, dtype: Any = None, *args: Any, **settings: Any) -> Any:
+def sanitized(data, index, dtype=None, *args, **settings):
     """Pandas' own `sanitize_array`, which makes each column, within a transform too."""
     if OPEN.depth and dtype is None:
         data = column_of(data, index)
@@ -241,30 +241,28 @@ for _module in (pandas.core.frame, pandas.core.series, pandas.core.internals.con
 # --- tracked values that are put into columns of floats, which become tracked ones ---
 
 
-def has_tracked(x: Any) -> bool:
+def has_tracked(x) -> bool:
     if isinstance(x, TrackedColumn):
         return True
     listed = isinstance(x, (list, tuple)) or (type(x) is plain_np.ndarray and x.dtype == object)
     return listed and numbers_with_tracked(list(x)) or (type(x) in HANDLES and is_tracked(x))
 
 
-def can_hold(dtype: Any, x: Any, theirs: Any = pandas.core.dtypes.cast.np_can_hold_element) -> Any:
+def can_hold(dtype, x, theirs=pandas.core.dtypes.cast.np_can_hold_element):
     """Pandas' own `np_can_hold_element`: a column that cannot hold a value gets another type."""
     if OPEN.depth and dtype.kind == "f" and has_tracked(x):
         raise LossySetitemError
     return theirs(dtype, x)
 
 
-def coerced_block(
-    self: Any, other: Any, *args: Any, theirs: Any = Block.coerce_to_target_dtype, **settings: Any
-) -> Any:
+def coerced_block(self, other, *args, theirs=Block.coerce_to_target_dtype, **settings):
     """Pandas' own method that gives a column the type that a value needs."""
     if self.dtype.kind != "f" or not has_tracked(other):
         return theirs(self, other, *args, **settings)
     return new_block(TrackedColumn(np.array(self.values.ravel(), float)), self._mgr_locs, ndim=self.ndim)
 
 
-def filled_block(self: Any, value: Any, *args: Any, theirs: Any = Block.fillna, **settings: Any) -> Any:
+def filled_block(self, value, *args, theirs=Block.fillna, **settings):
     """Pandas' own `fillna` of columns of one type."""
     if self.dtype.kind != "f" or not has_tracked(value):
         return theirs(self, value, *args, **settings)
@@ -275,18 +273,13 @@ def filled_block(self: Any, value: Any, *args: Any, theirs: Any = Block.fillna, 
 
 
 def column_set(
-    self: Any,
-    loc: int,
-    idx: Any,
-    value: Any,
-    inplace_only: bool = False,
-    theirs: Any = BlockManager.column_setitem,
+    self, loc: int, idx, value, inplace_only: bool = False, theirs=BlockManager.column_setitem
 ) -> None:
     """Pandas' own way to put a value into a column; `inplace_only`: the column keeps its type."""
     theirs(self, loc, idx, value, inplace_only and not has_tracked(value))
 
 
-def missing(x: Any, *args: Any, theirs: Any = pandas.core.dtypes.missing._isna) -> Any:
+def missing(x, *args, theirs=pandas.core.dtypes.missing._isna):
     """Pandas' own `isna`."""
     return values_of(np.isnan(primal_of(x))) if type(x) in HANDLES else theirs(x, *args)
 
@@ -304,7 +297,7 @@ pandas.core.dtypes.missing._isna = missing
 # --- tables from outside, as operands of tracked values ---
 
 
-def with_tracked_columns(x: Any) -> Any:
+def with_tracked_columns(x):
     """A series, or the numbers of a table, in columns that tracked values can be computed with."""
     if isinstance(x, pandas.Series):
         values = x.array
@@ -315,7 +308,7 @@ def with_tracked_columns(x: Any) -> Any:
     return found
 
 
-def labelled(x: Any, like: Any) -> Any:
+def labelled(x, like):
     """A number or array that meets a table as pandas takes it: for each row of a series, for each column of a
     table, or for all elements."""
     ndim = layout_of(x).ndim
@@ -327,10 +320,10 @@ def labelled(x: Any, like: Any) -> Any:
     return pandas.Series(TrackedColumn(row), like.columns)
 
 
-def with_tracked_operand(theirs: Any) -> Any:
+def with_tracked_operand(theirs):
     """Pandas' own method of all operators, or comparisons, whose other operand may be tracked."""
 
-    def method(self: Any, other: Any, op: Any) -> Any:
+    def method(self, other, op):
         if type(other) in HANDLES and layout_of(other).dtype.kind == "f":
             self, other = with_tracked_columns(self), labelled(other, self)
         return theirs(self, other, op)
@@ -338,11 +331,11 @@ def with_tracked_operand(theirs: Any) -> Any:
     return method
 
 
-def with_tracked_factor(theirs: Any) -> Any:
+def with_tracked_factor(theirs):
     """Pandas' own `dot`, whose factor may be tracked."""
 
     @functools.wraps(theirs)
-    def dot(self: Any, other: Any) -> Any:
+    def dot(self, other):
         if type(other) not in HANDLES:
             return theirs(self, other)
         found = np.dot(self.to_numpy(), other)
@@ -354,10 +347,10 @@ def with_tracked_factor(theirs: Any) -> Any:
     return dot
 
 
-def of_number(theirs: Any) -> Any:
+def of_number(theirs):
     """Pandas' own method of `table.mul` and the like, whose other operand may be a tracked number."""
 
-    def method(self: Any, other: Any, op: Any, *, fill_value: Any = None, **settings: Any) -> Any:
+    def method(self, other, op, *, fill_value=None, **settings):
         if type(other) in HANDLES and not layout_of(other).ndim and fill_value is None:
             return self._arith_method(other, op)
         return theirs(self, other, op, fill_value=fill_value, **settings)
@@ -365,12 +358,12 @@ def of_number(theirs: Any) -> Any:
     return method
 
 
-def whole_table(theirs: Any) -> Any:
+def whole_table(theirs):
     """Pandas' own way to a table's numbers as one array, which is tracked where a column is. Pandas itself
     gets objects."""
 
     @functools.wraps(theirs)
-    def numbers(self: Any, *args: Any, **settings: Any) -> Any:
+    def numbers(self, *args, **settings):
         found = theirs(self, *args, **settings)
         asked = args or not settings.keys() <= {"copy"}
         if found.dtype != object or asked or found.size == 0 or not OPEN.depth:
@@ -395,16 +388,16 @@ for _class in (pandas.Series, pandas.DataFrame):
 # a result if at least `minp` of its values are no nan.
 
 
-def window_rows(x: Any, at: Any, inside: Any) -> tuple[Any, Any]:
+def window_rows(x, at, inside) -> tuple[Any, Any]:
     """The windows as rows of one length, and which of their elements count."""
     rows = x[plain_np.where(inside, at, 0)]
     return rows, inside & ~plain_np.isnan(values_of(primal_of(rows)))
 
 
-def window_sums(statistic: Any, fewest: int = 1) -> Any:
+def window_sums(statistic, fewest: int = 1):
     """The statistic of each window. `fewest`: how many values it needs at least."""
 
-    def run(x: Any, start: Any, end: Any, minp: int, *args: Any, **settings: Any) -> Any:
+    def run(x, start, end, minp: int, *args, **settings):
         at = start[:, None] + plain_np.arange(max(1, int(plain_np.max(end - start, initial=0))))
         rows, counts = window_rows(x, at, at < end[:, None])
         n = counts.sum(1)
@@ -417,7 +410,7 @@ def window_sums(statistic: Any, fewest: int = 1) -> Any:
     return run
 
 
-def window_power_sum(rows: Any, counts: Any, n: Any, power: int = 1) -> Any:
+def window_power_sum(rows, counts, n, power: int = 1):
     """The sum of powers; of deviations from the mean beyond the first."""
     if power == 1:
         return np.sum(np.where(counts, rows, 0.0), axis=1)
@@ -425,28 +418,26 @@ def window_power_sum(rows: Any, counts: Any, n: Any, power: int = 1) -> Any:
     return np.sum(np.where(counts, deviations, 0.0) ** power, axis=1)
 
 
-def window_variance(rows: Any, counts: Any, n: Any, ddof: int = 1) -> Any:
+def window_variance(rows, counts, n, ddof: int = 1):
     free = plain_np.maximum(n - ddof, 0)
     return np.where(free > 0, window_power_sum(rows, counts, n, 2) / plain_np.maximum(free, 1), plain_np.nan)
 
 
-def window_skewness(rows: Any, counts: Any, n: Any) -> Any:
+def window_skewness(rows, counts, n):
     second, third = [window_power_sum(rows, counts, n, k) / n for k in (2, 3)]
     return plain_np.sqrt(n * (n - 1.0)) / (n - 2.0) * third / second**1.5
 
 
-def window_kurtosis(rows: Any, counts: Any, n: Any) -> Any:
+def window_kurtosis(rows, counts, n):
     second, fourth = [window_power_sum(rows, counts, n, k) / n for k in (2, 4)]
     return ((n * n - 1.0) * fourth / second**2 - 3.0 * (n - 1.0) ** 2) / ((n - 2.0) * (n - 3.0))
 
 
-def window_quantiles(
-    rows: Any, counts: Any, n: Any, quantile: float = 0.5, interpolation: str = "linear"
-) -> Any:
+def window_quantiles(rows, counts, n, quantile: float = 0.5, interpolation: str = "linear"):
     return np.nanquantile(np.where(counts, rows, plain_np.nan), quantile, axis=1, method=interpolation)
 
 
-def window_covariance(x: Any, y: Any, start: Any, end: Any, minp: int, ddof: int = 1) -> Any:
+def window_covariance(x, y, start, end, minp: int, ddof: int = 1):
     x, y = x + 0.0 * y, y + 0.0 * x  # a value without its partner does not count
     n = WINDOW_RULES["roll_sum"](1.0 + 0.0 * values_of(primal_of(x)), start, end, 0)
     x, y = x - np.nanmean(x), y - np.nanmean(y)
@@ -454,16 +445,14 @@ def window_covariance(x: Any, y: Any, start: Any, end: Any, minp: int, ddof: int
     return (product - a * b) * plain_np.where(n > ddof, n / plain_np.maximum(n - ddof, 1), plain_np.nan)
 
 
-def window_correlation(x: Any, y: Any, *bounds: Any) -> Any:
+def window_correlation(x, y, *bounds):
     x, y = x + 0.0 * y, y + 0.0 * x
     return window_covariance(x, y, *bounds) / np.sqrt(
         window_covariance(x, x, *bounds) * window_covariance(y, y, *bounds)
     )
 
 
-def window_values_of(
-    x: Any, start: Any, end: Any, minp: int, function: Any, raw: bool, args: Any, kwargs: Any
-) -> Any:
+def window_values_of(x, start, end, minp: int, function, raw: bool, args, kwargs):
     """A function of the user's of each window."""
     seen = plain_np.concatenate([[0], plain_np.cumsum(~plain_np.isnan(values_of(primal_of(np.asarray(x)))))])
     parts = x if raw else x.iloc
@@ -475,11 +464,11 @@ def window_values_of(
 
 
 def decaying_means(
-    x: Any, start: Any, end: Any, minp: int, com: float, adjust: bool, ignore_na: bool, deltas: Any,
-    normalize: bool = True,
-) -> Any:  # fmt: skip
+    x, start, end, minp: int, com: float, adjust: bool, ignore_na: bool, deltas,
+    normalize: bool = True
+):  # fmt: skip
     """Means, or sums, whose weights fall by com / (1 + com) a step."""
-    found: list = []
+    found = []
     for s, e in zip(start, end, strict=True):
         held, weight, n = plain_np.nan, 1.0, 0
         for i in range(s, e):
@@ -499,9 +488,7 @@ def decaying_means(
     return np.array(found)
 
 
-def decaying_covariances(
-    x: Any, start: Any, end: Any, minp: int, y: Any, com: float, adjust: bool, ignore_na: bool, bias: bool
-) -> Any:
+def decaying_covariances(x, start, end, minp: int, y, com: float, adjust: bool, ignore_na: bool, bias: bool):
     fall, found = com / (1.0 + com), []
     new = 1.0 if adjust else 1.0 / (1.0 + com)
     for s, e in zip(start, end, strict=True):
@@ -526,10 +513,10 @@ def decaying_covariances(
     return np.array(found)
 
 
-def weighted_windows(divide: bool) -> Any:
+def weighted_windows(divide: bool):
     """The sum or the mean of windows with weights."""
 
-    def run(x: Any, weights: Any, minp: int) -> Any:
+    def run(x, weights, minp: int):
         at = plain_np.arange(len(x))[:, None] + plain_np.arange(1 - len(weights), 1)
         rows, counts = window_rows(x, at, at >= 0)
         found = np.sum(np.where(counts, rows, 0.0) * weights, axis=1)
@@ -563,14 +550,14 @@ class WindowAggregations:
     """pandas' module of compiled sums over windows, with rules for tracked values. `column`: the class
     of columns of these."""
 
-    def __init__(self, theirs: Any, column: type):
+    def __init__(self, theirs, column: type):
         self._theirs, self._column = theirs, column
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         theirs = getattr(self._theirs, name)
         ours: Any = WINDOW_RULES.get(name)
 
-        def call(x: Any, *args: Any, **settings: Any) -> Any:
+        def call(x, *args, **settings):
             held = x.array if isinstance(x, pandas.Series) else x
             if isinstance(held, self._column) or holds_variable((held, *args[:1]), is_tracked):
                 return self._column(ours(x, *args, **settings))
@@ -579,7 +566,7 @@ class WindowAggregations:
         return theirs if ours is None else call
 
 
-def float_values(x: Any, convert: Any = rolling.ensure_float64) -> Any:
+def float_values(x, convert=rolling.ensure_float64):
     """Pandas' own `ensure_float64`, which gives windows their values, of columns that may be tracked."""
     return x.to_numpy() if isinstance(getattr(x, "array", None), TrackedColumn) else convert(x)
 
@@ -596,7 +583,7 @@ class TableClass:
     def __init__(self, theirs: type):
         self._theirs = theirs
 
-    def __call__(self, data: Any = None, *args: Any, **settings: Any) -> Any:
+    def __call__(self, data=None, *args, **settings):
         if not holds_variable((data,)):
             return self._theirs(data, *args, **settings)
         if type(data) in HANDLES and self._theirs is pandas.DataFrame:
@@ -605,9 +592,7 @@ class TableClass:
             data = {k: column(v) for k, v in data.items()}
         return self._theirs(column(data, settings.get("copy") is False), *args, **settings)
 
-    def of_array(
-        self, x: Any, index: Any = None, columns: Any = None, dtype: Any = None, copy: Any = None
-    ) -> Any:
+    def of_array(self, x, index=None, columns=None, dtype=None, copy=None):
         x = x[:, None] if layout_of(x).ndim == 1 else x
         parts = {n: column(x[:, n], copy is False) for n in range(layout_of(x).shape[1])}
         found = self._theirs(parts, index, copy=bool(copy))
@@ -615,36 +600,36 @@ class TableClass:
             found.columns = columns
         return found
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(self._theirs, name)
 
-    def __instancecheck__(self, x: Any) -> bool:
+    def __instancecheck__(self, x) -> bool:
         return isinstance(x, self._theirs)
 
-    def __subclasscheck__(self, c: Any) -> bool:
+    def __subclasscheck__(self, c) -> bool:
         return issubclass(c, self._theirs)
 
     def __mro_entries__(self, bases: tuple) -> tuple:
         return (self._theirs,)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other):
         return self._theirs | other
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other):
         return other | self._theirs
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other) -> bool:
         return other is self or other is self._theirs
 
     def __hash__(self) -> int:
         return hash(self._theirs)
 
 
-def table_reduction(theirs: Any) -> Any:
+def table_reduction(theirs):
     """A reduction of pandas' private `nanops`: NumPy's function for tracked values."""
     name = theirs.__name__
 
-    def run(x: Any, *, axis: Any = None, skipna: bool = True, **settings: Any) -> Any:
+    def run(x, *, axis=None, skipna: bool = True, **settings):
         if not holds_variable((x,), is_tracked):
             return theirs(x, axis=axis, skipna=skipna, **settings)
         if name in ("nanvar", "nanstd"):

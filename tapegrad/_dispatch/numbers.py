@@ -265,7 +265,7 @@ def number_type(real):
     return NumberType(real.__name__, (real,), space)
 
 
-SCALAR_TYPES: set[Any] = {np.dtype(code).type for code in "bhilqBHILQefdgFDG"}
+SCALAR_TYPES: set = {np.dtype(code).type for code in "bhilqBHILQefdgFDG"}
 NUMBER_TYPES: dict[type, Any] = {real: number_type(real) for real in (float, complex, *SCALAR_TYPES)}
 pickled: Any = lambda c: (type, (c.theirs(),))
 copyreg.pickle(NumberType, pickled)

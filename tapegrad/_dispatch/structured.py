@@ -364,7 +364,7 @@ def by_fields(f, args: tuple, kwargs: dict, run=None):
     if f is recfunctions.structured_to_unstructured and kind_of(args[0]) and len(args) == 1 and not kwargs:
         return unstructured(args[0], None)
     f = np.zeros_like if f is np.empty_like else f
-    found: list = []
+    found = []
     given = args, kwargs
     replaced(given, found.append)
     if len({x._layout.dtype for x in found}) == 1 and moves_elements(f, given, found):

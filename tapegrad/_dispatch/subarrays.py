@@ -38,7 +38,7 @@ class Probe(np.ndarray):
 
     def __array_wrap__(self, array, context=None, return_scalar=False):
         ASKED.names.add("__array_ufunc__")
-        new: Any = array.view(WrappedProbe)
+        new = array.view(WrappedProbe)
         new.context = context
         return new
 
@@ -86,14 +86,14 @@ def probe_of(x):
         layout = layout_of(x)
         hidden = layout is not x and is_array(layout) and layout.dtype.kind in "iu"
         return np.zeros(layout.shape, layout.dtype) if hidden else layout  # (indices: 0 is in range)
-    probe: Any = np.asarray(layout_of(x._array)).view(Probe)
+    probe = np.asarray(layout_of(x._array)).view(Probe)
     probe.__array_priority__ = x.__array_priority__
     return probe
 
 
 def subarray_over(kind: type, x, template):
     """A new subarray of a class for an array, which is a view or copy of `template`."""
-    new: Any = object.__new__(late.subarray_class(kind))
+    new = object.__new__(late.subarray_class(kind))
     object.__setattr__(new, "_array", x if is_array(layout_of(x)) else call(np.reshape, (x, ()), {}))
     new.__array_finalize__(template)
     return new
@@ -209,7 +209,7 @@ def call_with_subarrays(f, on_variables: Callable, args: tuple, kwargs: dict):
 def with_subarrays(f, args: tuple, kwargs: dict):
     """What NumPy makes of f of subarrays and arrays, for which Variables stand: it asks the classes, then
     runs f."""
-    found: dict = {}  # class -> the first of it
+    found = {}  # class -> the first of it
 
     def note(x):
         if is_subarray(x):

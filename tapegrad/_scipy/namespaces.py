@@ -303,14 +303,14 @@ class SciPyNamespace:
 
     def __init__(self, real: ModuleType, device: str | None = None, listed: bool = True):
         self.real, self.device, self.name = real, device, real.__name__
-        self.rules: dict = {}  # function or class -> ours
-        self.constants: set = set()
-        self.refusals: dict = {}  # function or class -> (why, what to write)
-        self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
+        self.rules = {}  # function or class -> ours
+        self.constants = set()
+        self.refusals = {}  # function or class -> (why, what to write)
+        self.smooth = {}  # of constants: the settings on which they depend smoothly
         # rules of functions of functions, which may have captured what is tracked
-        self.functional: set = set()
-        self.by_steps: set = set()  # those of them whose steps depend on values
-        self.compiled: dict = {}  # function of these -> what runs a call without Python
+        self.functional = set()
+        self.by_steps = set()  # those of them whose steps depend on values
+        self.compiled = {}  # function of these -> what runs a call without Python
         if listed:
             NAMESPACES[self.name] = self
 

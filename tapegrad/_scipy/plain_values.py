@@ -32,10 +32,10 @@ class PlainRebind(Rebind):
 
     def begin(self) -> None:
         super().begin()
-        self.copies: list = []  # (copy, what it is a copy of, its place)
-        self.left_alone: list = []  # (object that is not followed, what it held)
+        self.copies = []  # (copy, what it is a copy of, its place)
+        self.left_alone = []  # (object that is not followed, what it held)
         self.found = False  # is one of the captured values tracked?
-        self.numbers: dict = {}  # id -> captured number, which its holder's copy holds
+        self.numbers = {}  # id -> captured number, which its holder's copy holds
         self.kept = False  # are the copies of functions used again?
 
     def taken_up(self, values: tuple) -> None:

@@ -4,13 +4,12 @@ A sweep comes after all calls of the function, so rules would read what the last
 run again before a rule that reads what each run changes. What the first run alone changes is a cache."""
 
 import functools
-from typing import Any
+from collections.abc import Callable
 
 from .._capture.dependencies import Environment, differing, is_atom
 from .._core.errors import DroppedDerivativeError
 from .._core.primitive import bind, joint_primitive, values_of
 from .._core.trees import leaves, tree_map
-from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .arguments import numpy_number
 
 DISCRETE = (int, bool, str)
@@ -18,12 +17,12 @@ WATCHED_RUNS = 3
 
 
 @functools.lru_cache(256)
-def runs_to_look_at(codes: AnyTuple) -> AnyList:
+def runs_to_look_at(codes: tuple) -> list:
     """[their number], for all functions with these codes together while they change nothing."""
     return [WATCHED_RUNS]
 
 
-def code_of(f: AnyFunction) -> Any:
+def code_of(f: Callable):
     return getattr(getattr(f, "__func__", f), "__code__", type(f))
 
 
@@ -41,12 +40,12 @@ class StoredState:
     grown : bool
         Has the first run stored something new, as one does that fills a cache?"""
 
-    def __init__(self, f: AnyFunction, rules: AnyList, pure: bool):
+    def __init__(self, f: Callable, rules: list, pure: bool):
         self.f, self.rules, self.shared = f, rules, runs_to_look_at(tuple(map(code_of, (f, *rules))))
         self.changes = self.derived = self.grown = False
         self.runs_left = 0 if pure else self.shared[0]
 
-    def run(self, *args: Any, **params: Any) -> Any:
+    def run(self, *args, **params):
         """f of plain arguments."""
         if not self.runs_left:
             return self.f(*args, **params)
@@ -62,7 +61,7 @@ class StoredState:
             self.compare(before.walk, Environment(self.rules).walk)
         return y
 
-    def compare(self, before: Any, now: Any) -> None:
+    def compare(self, before, now) -> None:
         """Something has changed, or is another object."""
         places = None if now.unknown is not None else differing(before.form, now.form)
         counts = bool(places) and all(
@@ -73,20 +72,20 @@ class StoredState:
         if not self.grown:
             self.runs_left = 0
 
-    def before(self, rule: AnyFunction) -> AnyFunction:
+    def before(self, rule: Callable) -> Callable:
         """The rule, after a run of f at the arguments of the call."""
 
-        def run(first: Any, out: Any, *args: Any, **params: Any) -> Any:
+        def run(first, out, *args, **params):
             if self.changes:
                 self.run(*[values_of(x) for x in args], **params)
             return rule(first, out, *args, **params)
 
         return run
 
-    def as_operation(self, name: str, rule: AnyFunction) -> AnyFunction:
+    def as_operation(self, name: str, rule: Callable) -> Callable:
         """The rule as an operation of plain arrays without derivatives of its own."""
 
-        def refused(*_: Any, **params: Any) -> Any:
+        def refused(*_, **params):
             raise DroppedDerivativeError(
                 f"rule({name}): a rule reads what the function has stored, and an open transform watches "
                 "what the rule is given: the derivative through what was stored would be lost. Compute it in "
@@ -94,11 +93,11 @@ class StoredState:
                 "rules read nothing of it before they write it, give tapegrad.rule(f, ..., pure=True)"
             )
 
-        def called(first: Any, out: Any, *args: Any, **params: Any) -> Any:
+        def called(first, out, *args, **params):
             given = (first, out, args)
-            found: AnyList = []  # which terms there are, and whether they are several
+            found: list = []  # which terms there are, and whether they are several
 
-            def run(*values: Any) -> Any:
+            def run(*values):
                 column = iter(values)
                 plain = tree_map(lambda v: None if v is None else next(column), given)
                 terms = self.before(rule)(plain[0], plain[1], *plain[2], **params)

@@ -5,7 +5,6 @@ from typing import Any, Concatenate, Literal, overload
 
 from .._core.scope import OPEN, scope_block
 from .._core.trees import Const
-from .._core.typing import AnyDict, AnyFunction, AnyTuple
 from .arguments import checked_argnums
 from .call import RecordedCall, check_scalar, constant_like, plain_tree
 from .transform import A, Both, P, Transform, X, Y, Z
@@ -56,8 +55,8 @@ def value_and_grad(
     f: Callable[[X], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
 ) -> Callable[[X], tuple[Any, Any]]: ...
 def value_and_grad(
-    f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True
-) -> AnyFunction:
+    f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True
+) -> Callable:
     """Make a function that returns the value and the gradient of a real scalar function.
 
     Parameters
@@ -103,26 +102,24 @@ def value_and_grad(
     return Transform("value_and_grad", value_and_gradient_body, f, argnums, has_aux)
 
 
-def value_and_gradient_body(
-    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict
-) -> AnyTuple:
+def value_and_gradient_body(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
     value, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, True)
     return ((value, aux) if settings[1] else value), gradient
 
 
 def pulled_gradient(
     call: str,
-    f: AnyFunction,
-    settings: AnyTuple,
-    args: AnyTuple,
-    kwargs: AnyDict,
+    f: Callable,
+    settings: tuple,
+    args: tuple,
+    kwargs: dict,
     valued: bool,
-) -> AnyTuple:
+) -> tuple:
     """The value (None where it is not asked for), aux and the gradient."""
     argnums, has_aux = settings
     inside = OPEN.inside
     if inside is not None:
-        found: AnyTuple = inside.pulled_gradient(call, f, argnums, args, kwargs, has_aux)
+        found: tuple = inside.pulled_gradient(call, f, argnums, args, kwargs, has_aux)
         return found
     with scope_block():
         r = RecordedCall(call, f, argnums, args, kwargs, has_aux)
@@ -177,9 +174,7 @@ def grad(
 def grad(
     f: Callable[[X], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
 ) -> Callable[[X], Any]: ...
-def grad(
-    f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True
-) -> AnyFunction:
+def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Make a function that returns the gradient of a real scalar function.
 
     Parameters
@@ -221,6 +216,6 @@ def grad(
     return Transform("grad", gradient_body, f if shadow else Const(f), argnums, has_aux)
 
 
-def gradient_body(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
+def gradient_body(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
     _, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, False)
     return (gradient, aux) if settings[1] else gradient

@@ -21,7 +21,6 @@ from .._core.primitive import bind, layout_of, live, primal_of
 from .._core.reverse import Tape
 from .._core.scope import OPEN, changed, scope_block
 from .._core.trees import Const, describe_tree, is_node, leaves, tree_map, with_leaves
-from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable, bottom, frozen, variable
 from ..ops.indexing.flat import FlatIterator
 from .arguments import check_function, numpy_number, user_name
@@ -134,7 +133,7 @@ def count_of(name: str, what: str, value: Any, least: int) -> int:
     return found
 
 
-def as_value(v: Any, own: AnyTuple | AnyList) -> Any:
+def as_value(v: Any, own: tuple | list) -> Any:
     """A leaf of the state as a value that later writes to other arrays do not alter. `own`: arrays that
     nobody else holds."""
     if isinstance(v, Variable):
@@ -155,7 +154,7 @@ class StateForm:
         self.layouts = [self.layout(v) for v in flat]
         self.active = [k for k, v in enumerate(flat) if is_differentiable(layout_of(v))]
 
-    def layout(self, v: Any) -> AnyTuple | None:
+    def layout(self, v: Any) -> tuple | None:
         """Shape and dtype of a leaf. None for what has no derivative and passes from step to step."""
         v = numpy_number(layout_of(v))
         if is_array(v) or isinstance(v, np.generic):
@@ -167,10 +166,10 @@ class StateForm:
             )
         return None
 
-    def tree(self, members: AnyList) -> Any:
+    def tree(self, members: list) -> Any:
         return with_leaves(self.like, iter(members))
 
-    def stepped(self, step: AnyFunction, i: int, members: AnyList, like: Any = None) -> AnyList:
+    def stepped(self, step: Callable, i: int, members: list, like: Any = None) -> list:
         """The leaves of the next state. `like`: the tree in the classes that `step` knows."""
         like = self.like if like is None else like
         y, flat = step(i, with_leaves(like, iter(members))), []
@@ -197,7 +196,7 @@ class StateForm:
         return found
 
 
-def words_of(layout: AnyTuple | None) -> str:
+def words_of(layout: tuple | None) -> str:
     return "an object that is no array" if layout is None else f"shape {layout[0]}, {layout[1]}"
 
 
@@ -229,13 +228,13 @@ class Snapshot:
     """What a step begins with: values of the captured Variables, leaves of the state, states of random
     generators. Arrays may be stored elsewhere."""
 
-    def __init__(self, values: AnyList, members: AnyList, draws: AnyList):
+    def __init__(self, values: list, members: list, draws: list):
         self.values, self.members, self.draws = values, members, draws
 
-    def put_into(self, store: Any, shared: AnyList) -> "Snapshot":
+    def put_into(self, store: Any, shared: list) -> "Snapshot":
         """The same with its large arrays in the store. `shared`: values that are held anyway."""
 
-        def put(held: AnyList) -> AnyList:
+        def put(held: list) -> list:
             return [
                 StoredArray(v, store)
                 if is_array(v)
@@ -251,7 +250,7 @@ class Snapshot:
     def loaded(self) -> "Snapshot":
         """The same with all arrays in their memory. Its lists belong to the caller."""
 
-        def load(held: AnyList) -> AnyList:
+        def load(held: list) -> list:
             return [v.load() if isinstance(v, StoredArray) else v for v in held]
 
         return Snapshot(load(self.values), load(self.members), self.draws)
@@ -263,11 +262,11 @@ LEAST_STORED = 4096  # bytes; smaller arrays stay in memory
 class StepRuns:
     """Runs of a step, one after another, within one shadow of it."""
 
-    def __init__(self, call: "LoopCall", shadow: Rebind, step: AnyFunction, like: Any):
+    def __init__(self, call: "LoopCall", shadow: Rebind, step: Callable, like: Any):
         self.call, self.shadow, self.step, self.like = call, shadow, step, like
-        self.values: AnyList = [*shadow.values]
-        self.versions: AnyDict = {}
-        self.members: AnyList = []
+        self.values: list = [*shadow.values]
+        self.versions: dict = {}
+        self.members: list = []
 
     def handle(self, k: int) -> Any:
         """The stand-in of a captured Variable; None if the step has not met it."""
@@ -298,7 +297,7 @@ class StepRuns:
             if (y := self.handle(k)) is not None and y._version > self.versions.get(k, 0)
         }
 
-    def now(self) -> AnyTuple:
+    def now(self) -> tuple:
         """Captured Variables and leaves of the state as they are now, as frozen Variables."""
         written = self.written()
         return (
@@ -329,20 +328,18 @@ class LoopCall(CheckpointCall):
     """All steps of a loop but the last one, as one function of values: of the captured Variables and of the
     leaves of the state, to what the steps leave there."""
 
-    def __init__(self, first: Rebind, step: AnyTuple, kept: AnyTuple, form: StateForm, n: int):
+    def __init__(self, first: Rebind, step: tuple, kept: tuple, form: StateForm, n: int):
         super().__init__(first, step, kept, form.name)
         self.form, self.n = form, n
         self.snapshots, self.store, self.keeps = 1, None, False
-        self.constants: AnyList = []  # the other leaves of the first state
-        self.after: AnyList = []  # those after the last step
-        self.begin: AnyTuple = ()  # the inputs of the first run
-        self.taken: AnyList = []  # its snapshots: (step, Snapshot)
+        self.constants: list = []  # the other leaves of the first state
+        self.after: list = []  # those after the last step
+        self.begin: tuple = ()  # the inputs of the first run
+        self.taken: list = []  # its snapshots: (step, Snapshot)
         self.carried: list[int] = []  # the inputs that the steps change
 
     @staticmethod
-    def run_all(
-        n: int, step: AnyFunction, form: StateForm, members: AnyList, snapshots: Any, store: Any
-    ) -> AnyList:
+    def run_all(n: int, step: Callable, form: StateForm, members: list, snapshots: Any, store: Any) -> list:
         """The leaves of the state before step n - 1."""
         first = Rebind(step, [form.like])
         with first as (g, (like,)):
@@ -363,17 +360,17 @@ class LoopCall(CheckpointCall):
                 captured_result(x, outs[k])
         return call.all_members([as_value(v, ()) for v in outs[len(handles) :]], call.after)
 
-    def all_members(self, state: AnyList, others: AnyList) -> AnyList:
+    def all_members(self, state: list, others: list) -> list:
         found = [*others]
         for k, v in zip(self.form.active, state, strict=True):
             found[k] = v
         return found
 
-    def start(self, inputs: AnyTuple) -> Snapshot:
+    def start(self, inputs: tuple) -> Snapshot:
         count = len(inputs) - len(self.form.active)
         return Snapshot([*inputs[:count]], self.all_members([*inputs[count:]], self.constants), self.draws)
 
-    def outputs(self, runs: StepRuns) -> AnyList:
+    def outputs(self, runs: StepRuns) -> list:
         values, members = runs.now()
         return [*values, *[members[k] for k in self.form.active]]
 
@@ -409,18 +406,18 @@ class LoopCall(CheckpointCall):
         else:
             ended(shadow)
 
-    def __call__(self, *inputs: Any) -> AnyTuple:
+    def __call__(self, *inputs: Any) -> tuple:
         if self.marks is None:
             return self.passed(inputs)
         with scope_block():
             self.as_before()
             return self.passed(inputs)
 
-    def passed(self, inputs: AnyTuple) -> AnyTuple:
+    def passed(self, inputs: tuple) -> tuple:
         """All steps. The first time, snapshots are taken on the way."""
         first = self.marks is None
         at = first_snapshots(self.n + 1, self.snapshots) if first and self.keeps else []
-        taken: AnyList = []
+        taken: list = []
         with self.runs(self.start(inputs)) as runs:
             for i in range(self.n):
                 if len(taken) < len(at) and at[len(taken)] == i:
@@ -463,15 +460,15 @@ class LoopCall(CheckpointCall):
                 f"step's number"
             )
 
-    def flat(self, at: Snapshot) -> AnyList:
+    def flat(self, at: Snapshot) -> list:
         return [*at.values, *[at.members[k] for k in self.form.active]]
 
-    def from_inputs(self, flat: AnyList, at: Snapshot) -> Snapshot:
+    def from_inputs(self, flat: list, at: Snapshot) -> Snapshot:
         """`at` with other values."""
         count = len(at.values)
         return Snapshot(flat[:count], self.all_members(flat[count:], at.members), at.draws)
 
-    def reverse_rule(self, g: Any, out: Any, need: Any, *inputs: Any) -> AnyTuple:
+    def reverse_rule(self, g: Any, out: Any, need: Any, *inputs: Any) -> tuple:
         active = sorted({*self.carried, *[k for k, needed in enumerate(need) if needed]})
         G = [constant_like(inputs[k], 0) if g[k] is None else g[k] for k in active]
         known = len(inputs) == len(self.begin) and all(
@@ -493,12 +490,12 @@ class LoopCall(CheckpointCall):
                     self.check_step([v for k, v in zip(active, y, strict=True) if k in self.carried], later)
                     flat = self.flat(at)
                     later = [flat[k] for k in self.carried]
-        terms: AnyList = [None] * len(inputs)
+        terms: list = [None] * len(inputs)
         for k, c in zip(active, G, strict=True):
             terms[k] = c
         return self.poisoned(tuple(terms))
 
-    def advanced(self, runs: StepRuns, stack: AnyList, end: int, shared: AnyList) -> Snapshot:
+    def advanced(self, runs: StepRuns, stack: list, end: int, shared: list) -> Snapshot:
         """What step end - 1 begins with, from the last snapshot on. New ones are taken on the way."""
         a, kept = stack[-1]
         at: Snapshot = kept.loaded()
@@ -513,11 +510,11 @@ class LoopCall(CheckpointCall):
                 stack.append((a, at.put_into(self.store, shared)))
         return at
 
-    def step_back(self, runs: StepRuns, i: int, at: Snapshot, active: AnyList, G: AnyList) -> AnyTuple:
+    def step_back(self, runs: StepRuns, i: int, at: Snapshot, active: list, G: list) -> tuple:
         """The active outputs of step i, and the cotangents of its active inputs."""
         flat = self.flat(at)
 
-        def step(*xs: Any) -> AnyTuple:
+        def step(*xs: Any) -> tuple:
             given = [*flat]
             for k, x in zip(active, xs, strict=True):
                 given[k] = x
@@ -531,7 +528,7 @@ class LoopCall(CheckpointCall):
         terms = pullback(tuple(G))
         return y, [*terms] if len(active) > 1 else [terms]
 
-    def check_step(self, values: AnyList, later: AnyList | None) -> None:
+    def check_step(self, values: list, later: list | None) -> None:
         """Are the results of a step what the next one began with?"""
         if later is None:
             self.check_values([mark(v) for v in values])

@@ -1,17 +1,16 @@
 """Functions made of a user's function.  Transforms follow their code as if it were the user's
 (`_capture.kinds.OWN`), and so what his function captured."""
 
-from typing import Any
+from collections.abc import Callable
 
 from .._core.trees import Const, leaves
-from .._core.typing import AnyFunction, AnyTuple
 from ..ops import shaping
 from ..ops.declare import dtype
 from .gradient import grad
 from .products import jvp
 
 
-def inner_product(a: Any, b: Any) -> Any:
+def inner_product(a, b):
     """Re <a, b> over the leaves of two alike trees; leaves that are None in a count as zero."""
     total = 0.0
     for u, v in zip(leaves(a), leaves(b), strict=True):
@@ -25,13 +24,13 @@ def inner_product(a: Any, b: Any) -> Any:
     return total
 
 
-def partial_call(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
+def partial_call(f: Callable, args: tuple, nums: tuple) -> Callable:
     """f of the arguments `nums` alone; the others are those of `args`."""
 
     # the former are not captured
     rest = [None if n in nums else a.value if isinstance(a, Const) else a for n, a in enumerate(args)]
 
-    def call(*xs: Any) -> Any:
+    def call(*xs):
         given = list(rest)
         for n, x in zip(nums, xs, strict=True):
             given[n] = x
@@ -41,12 +40,12 @@ def partial_call(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
     return call
 
 
-def weighted_output(f: AnyFunction, w: Any) -> AnyFunction:
+def weighted_output(f: Callable, w) -> Callable:
     """Re <w, f>: one number."""
     return lambda *xs: inner_product(w, f(*xs))
 
 
-def directional(phi: AnyFunction, v: AnyTuple, letter: str) -> AnyFunction:
+def directional(phi: Callable, v: tuple, letter: str) -> Callable:
     """The derivative of the scalar function phi along v, forward (F) or in reverse (R): a scalar function."""
     if letter == "F":
         return lambda *xs: jvp(phi, xs, v)[1]

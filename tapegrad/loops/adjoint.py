@@ -142,8 +142,8 @@ class AdjointWriter:
             for v in self.plan.saved[block]:
                 self.w.push(self.plan.stacks[v], m[v])
 
-    def put(self, s: Any, m: dict, taped: bool) -> None:
-        def inner(_: Any, block: Block) -> Block:
+    def put(self, s, m: dict, taped: bool) -> None:
+        def inner(_, block: Block) -> Block:
             made = Block()
             self.w.within(made, self.forward, block, m, taped)
             made.yields = [m.get(y, y) for y in block.yields]
@@ -176,7 +176,7 @@ class AdjointWriter:
         carries = [self.room(a.type, (layers,), "carry_kept") for a in s.args]
         self.kept[s] = m[s] = length, count, n, states, carries
 
-        def keep(h: Scalar, values: Any) -> None:
+        def keep(h: Scalar, values) -> None:
             for a, kept in zip(plan.segmented[s], states, strict=True):
                 w.copy(kept, m.get(a, a), at=(h,))
             for v, kept in zip(values, carries, strict=True):
@@ -273,7 +273,7 @@ class AdjointWriter:
     def run_again(self, block: Block, m: dict) -> None:
         """Run statements again, and undo the stores before those that read restored memory."""
         w, stores = self.w, self.plan.stores
-        waiting: dict = {}  # statements that depend on such loads, with their values
+        waiting = {}  # statements that depend on such loads, with their values
         for s in self.plan.again[block]:
             if (isinstance(s, Load) and stores.restored(s)) or any(v in waiting for v in s.operands):
                 waiting.update(dict.fromkeys(s.outs, s))
@@ -289,7 +289,7 @@ class AdjointWriter:
             old = self.w.pop(self.overwritten[s])
             self.w.store(m.get(s.array, s.array), [m.get(i, i) for i in s.index], old)
 
-    def statement(self, s: Any, m: dict, bars: dict) -> None:
+    def statement(self, s, m: dict, bars: dict) -> None:
         w = self.w
         match s:
             case Compute():
@@ -363,7 +363,7 @@ class AdjointWriter:
         self.w.put(If(m.get(s.test, s.test), sides[0][0], sides[1][0], results))
         bars.update(zip(changed, results, strict=True))
 
-    def loop(self, s: Any, m: dict, bars: dict) -> None:
+    def loop(self, s, m: dict, bars: dict) -> None:
         carried = [
             k
             for k, (a, r) in enumerate(zip(s.args, s.results, strict=True))
@@ -386,7 +386,7 @@ class AdjointWriter:
             self.add(bars, s.inits[k], bar)
 
     def trips_back(
-        self, s: Any, m: dict, carried: list, outer: list, inits: list, first: Scalar, n: Scalar
+        self, s, m: dict, carried: list, outer: list, inits: list, first: Scalar, n: Scalar
     ) -> list[Scalar]:
         """Sweep the trips first + n - 1, ..., first."""
         w = self.w

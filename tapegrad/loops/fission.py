@@ -12,7 +12,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from .places import AffineForms
 from .program import (
@@ -42,9 +41,9 @@ FARTHEST = 4  # elements between places that are added to in one loop
 def split_accumulations(p: LoopProgram) -> LoopProgram:
     """The program with such loops cut; p is left as it is."""
 
-    new: dict = {}
+    new = {}
 
-    def change(s: Any, inner: Callable) -> list:
+    def change(s, inner: Callable) -> list:
         c = copied(s, new, inner)
         for b in c.blocks:
             b.statements = stored_once(b.statements)
@@ -60,7 +59,7 @@ def split_accumulations(p: LoopProgram) -> LoopProgram:
 def stored_once(body: list) -> list:
     """The statements, without clearing what is added to next, and without storing what was just loaded."""
     forms = AffineForms(body)
-    made: list = []
+    made = []
     for t in body:
         before = previous_access(t, made, forms) if type(t) is Accumulate and not t.atomic else None
         if type(before) is Store and not before.atomic and before.value.number == 0:
@@ -73,7 +72,7 @@ def stored_once(body: list) -> list:
     return made
 
 
-def previous_access(t: Store, body: list, forms: AffineForms) -> Any:
+def previous_access(t: Store, body: list, forms: AffineForms):
     """The last access to the element of t, if it is to this element alone."""
     for s in reversed(body):
         if s.blocks:
@@ -98,11 +97,11 @@ def moved_accumulations(s: For) -> dict:
     """(array, index) -> the accumulations there that may follow the loop."""
     body = s.body.statements
     defined = {o: t for t in body for o in t.outs}
-    kinds: dict = {}
+    kinds = {}
     for t in body:
         if isinstance(t, (Load, Store)):
             kinds.setdefault(t.array, Counter())[type(t) is Accumulate] += 1
-    moved: dict = {}
+    moved = {}
     for t in body:
         if (
             isinstance(t, Accumulate)
@@ -127,7 +126,7 @@ class CutLoop:
         self.w = StatementWriter()
         self.w.line = s.line
         self.n = self.w.compute("max", s.bounds[1], ZERO)
-        self.kept: dict = {}  # terms -> the array of their sums in each trip, with zeros at both ends
+        self.kept = {}  # terms -> the array of their sums in each trip, with zeros at both ends
         self.wide = max([far for row in rows for far in row])
         gone = {t for ts in moved.values() for t in ts}
         block = Block([t for t in self.body if t not in gone], s.body.yields)
@@ -235,9 +234,9 @@ def separated_layers(p: LoopProgram) -> LoopProgram:
     if not any(isinstance(s, Load) and is_layered(s.array) for s in walk(p.body)):
         return p
 
-    new: dict = {}
+    new = {}
 
-    def change(s: Any, inner: Callable) -> list:
+    def change(s, inner: Callable) -> list:
         found = layers_in(s) if isinstance(s, For) else {}
         return doubled(s, found, new) if found else [copied(s, new, inner)]
 
@@ -271,7 +270,7 @@ def doubled(s: For, found: dict[LoopArray, list[Scalar]], new: dict) -> list:
     w = StatementWriter()
     w.line = s.line
     tests, fast = [], Block()
-    parts: dict = {}
+    parts = {}
     for a, layers in found.items():
         there = new.get(a, a)
         values = [new.get(v, v) for v in layers]
@@ -282,7 +281,7 @@ def doubled(s: For, found: dict[LoopArray, list[Scalar]], new: dict) -> list:
             parts[a, v] = LoopArray(a.type, there.shape[1:], a.name)
             fast.statements.append(LayerOf(parts[a, v], there, value, line=s.line))
 
-    def change(t: Any, inner: Callable) -> list:
+    def change(t, inner: Callable) -> list:
         if isinstance(t, (Load, Store)) and t.array in found:
             t = on_layer(t, parts[t.array, t.index[0]])
         return [copied(t, known, inner)]

@@ -54,7 +54,7 @@ class StructuredText:
     def put(self, depth: int, text: str) -> None:
         self.lines.append(self.indent * depth + text)
 
-    def name(self, v: Any) -> str:
+    def name(self, v) -> str:
         if v not in self.names:
             base = self.word(v)
             others = (f"{base}_{k}" for k in itertools.count(1))
@@ -62,7 +62,7 @@ class StructuredText:
             self.taken.add(self.names[v])
         return self.names[v]
 
-    def word(self, v: Any) -> str:
+    def word(self, v) -> str:
         """The first part of v's name, as an identifier."""
         return "".join([c if c.isalnum() else "_" for c in v.name.split(".")[0]]).strip("_") or "t"
 
@@ -75,7 +75,7 @@ class StructuredText:
                     self.put(depth, f"{self.comment}{s.line}: {text}")
             self.statement(s, depth)
 
-    def statement(self, s: Any, depth: int) -> None:
+    def statement(self, s, depth: int) -> None:
         raise NotImplementedError
 
 
@@ -93,18 +93,18 @@ class ProgramPrinter(StructuredText):
         self.block(p.body, 1)
         self.put(1, "return " + ", ".join([*map(self.name, p.outs), *map(self.name, p.body.yields)]))
 
-    def name(self, v: Any) -> str:
+    def name(self, v) -> str:
         known = isinstance(v, Scalar) and v.number is not None
         return repr(v.number) if known else super().name(v)
 
-    def at(self, s: Any) -> str:
+    def at(self, s) -> str:
         return f"{self.name(s.array)}[{', '.join(map(self.name, s.index)) or '()'}]"
 
-    def assign(self, targets: Any, values: Any, depth: int) -> None:
+    def assign(self, targets, values, depth: int) -> None:
         if targets:
             self.put(depth, ", ".join(map(self.name, targets)) + " = " + ", ".join(map(self.name, values)))
 
-    def statement(self, s: Any, depth: int) -> None:
+    def statement(self, s, depth: int) -> None:
         match s:
             case Compute():
                 x = list(map(self.name, s.args))
@@ -136,7 +136,7 @@ class ProgramPrinter(StructuredText):
             case _:
                 self.loop(s, depth)
 
-    def loop(self, s: Any, depth: int) -> None:
+    def loop(self, s, depth: int) -> None:
         self.assign(s.results, s.inits, depth)
         head = (
             f"for {self.name(s.index)} in range({', '.join(map(self.name, s.bounds))}):"
@@ -151,7 +151,7 @@ class ProgramPrinter(StructuredText):
             self.put(depth + 1, f"if not {self.name(s.test)}: break")
 
 
-def program_of(f: Any, args: tuple, launch: Any, of_thread: bool = False) -> tuple[LoopProgram, list]:
+def program_of(f, args: tuple, launch, of_thread: bool = False) -> tuple[LoopProgram, list]:
     """The program of a function or kernel for these arguments, and their values."""
     if type(f).__name__ == "_JitRawKernel":
         kernels = load("tapegrad.loops.cuda_c.python_kernels")
@@ -233,7 +233,7 @@ def derivative_of(p: LoopProgram, derivative: str | None, wrt: tuple | None = No
     return p if derivative is None else DERIVATIVES[derivative](p, floats(p) if wrt is None else wrt)
 
 
-def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, seed: int = 0) -> list[str]:
+def check(f, *args, launch: tuple | None = None, rtol: float = 1e-5, seed: int = 0) -> list[str]:
     """Check the loop program of a compiled function, and its derivatives, with these arguments.
 
     A slow interpreter checks each index, and runs the threads of a kernel from barrier to barrier to find
@@ -300,14 +300,14 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     slow = interpreted(p, [v.copy() if hasattr(v, "copy") else v for v in values])
     compare(f, "the interpreter and the machine code", slow, list(plain), tight)
 
-    def direction(x: Any) -> Any:
+    def direction(x):
         return np.asarray(rng.standard_normal(np.shape(x)), np.result_type(np.asarray(x), np.float32))
 
     moved = {k: direction(values[k]) for k in wrt}
     tangents = operation.push(tuple([moved.get(k) for k in range(len(values))]), plain, *values)
     weights = [direction(y) for y in plain]
     bars = operation.pull(weights, None, tuple([k in moved for k in range(len(values))]), *values)
-    results: list[Any] = [*p.outs, *p.body.yields]
+    results: list = [*p.outs, *p.body.yields]
     real = [k for k, y in enumerate(results) if y.type in FLOATS]
     forward = [np.sum([np.sum(weights[k] * tangents[k]) for k in real])]
     reverse = [np.sum([np.sum(d * bars[k]) for k, d in moved.items()])]
@@ -328,11 +328,11 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     return said
 
 
-def shifted(x: Any, by: Any) -> Any:
+def shifted(x, by):
     return (x + by).astype(x.dtype) if isinstance(x, np.ndarray) else float(x + by)
 
 
-def compare(f: Any, what: str, found: list, wanted: list, rtol: float) -> None:
+def compare(f, what: str, found: list, wanted: list, rtol: float) -> None:
     size = max([1e-300, *[float(np.max(np.abs(x), initial=0.0)) for x in wanted]])
     for a, b in zip(found, wanted, strict=True):
         worst = float(np.max(np.abs(np.subtract(a, b, dtype=float)), initial=0.0))

@@ -2,7 +2,6 @@
 
 import ctypes
 import struct
-from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -51,7 +50,7 @@ class LoopCode:
         self.kinds = [DTYPES[y.type] for y in p.body.yields]
         self.outs = [k for k, a in enumerate(p.arrays) if a in p.outs]
 
-    def __call__(self, args: Any) -> list:
+    def __call__(self, args) -> list:
         """The results for these arguments; its arrays, in C order, are written in place."""
         p, given, arrays, numbers = self.p, [], [], self.numbers()
         for q, x in zip(p.params, args, strict=True):

@@ -30,7 +30,7 @@ NEW_ARRAYS: dict[Any, float | None] = {
 class CallFrame(FrameWriter):
     """One call of a function, with the calls in it."""
 
-    def on_call(self, v: Any, t: Any) -> Any:
+    def on_call(self, v, t):
         f = self.get(v.func)
         args = tuple([self.get(x) for x in v.args])
         named = {k: self.get(x) for k, x in v.kws}
@@ -43,7 +43,7 @@ class CallFrame(FrameWriter):
             return self.inlined(f, v, args)
         return self.called(f, args, named, t)
 
-    def inlined(self, f: Any, v: Any, args: tuple) -> Any:
+    def inlined(self, f, v, args: tuple):
         if f.py_func in self.callers:
             raise self.refuse(f"{f.py_func.__name__} calls itself")
         if v.kws:
@@ -63,7 +63,7 @@ class CallFrame(FrameWriter):
         self.w.line = line
         return Known(None) if result is None else result
 
-    def called(self, f: Any, args: tuple, named: dict, t: Any) -> Any:
+    def called(self, f, args: tuple, named: dict, t):
         w, kind = self.w, kind_of(self.type_of(t))
         module = getattr(f, "__module__", None) or ""
         if f in (range,) or getattr(f, "__name__", "") == "prange":
@@ -111,7 +111,7 @@ class CallFrame(FrameWriter):
             return self.elementwise(f, args, t)
         raise self.refuse(f"a call of {getattr(f, '__name__', f)}")
 
-    def members_of(self, f: Any, args: tuple) -> Range:
+    def members_of(self, f, args: tuple) -> Range:
         """What enumerate or zip gives, by numbers from 0 on."""
         w, over = self.w, [self.iterated(x) for x in (args[:1] if f is enumerate else args)]
         trips = [w.trips(*r.bounds) for r in over]
@@ -139,7 +139,7 @@ class CallFrame(FrameWriter):
             )  # fmt: skip
         return found
 
-    def new_array(self, f: Any, args: tuple, named: dict, t: Any) -> ArrayView:
+    def new_array(self, f, args: tuple, named: dict, t) -> ArrayView:
         given = args[0] if args else named.get("shape")
         kind = kind_of(self.type_of(t).dtype)
         if given is None or kind is None:
@@ -164,7 +164,7 @@ class CallFrame(FrameWriter):
             else self.source.array(kind, shape)
         )
 
-    def method(self, x: Any, name: str, args: tuple, t: Any) -> Any:
+    def method(self, x, name: str, args: tuple, t):
         if name == "copy" and not args:
             return self.filled(x.array.type, x.shape, lambda index: self.element_of(x, index, x.shape))
         if name == "sum" and not args and kind_of(self.type_of(t)) is not None:
@@ -176,7 +176,7 @@ class CallFrame(FrameWriter):
             return Known(None)
         raise self.refuse(f"the method {name} of an array")
 
-    def total(self, x: ArrayView, kind: Any) -> Scalar:
+    def total(self, x: ArrayView, kind) -> Scalar:
         w = self.w
 
         def more(index: tuple, so_far: Scalar) -> list[Scalar]:

@@ -3,7 +3,6 @@
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from .numba_calls import CallFrame
 from .numba_front import whole
@@ -28,13 +27,13 @@ class DeviceName:
 class KernelFrame(CallFrame):
     """A call of a kernel, or of a function that it calls."""
 
-    def constant(self, x: Any) -> Any:
+    def constant(self, x):
         name = getattr(x, "__module__", None) or ""
         if name.startswith("numba.cuda") and not hasattr(x, "py_func"):
             return Known(DeviceName(getattr(x, "__qualname__", type(x).__qualname__)))
         return super().constant(x)
 
-    def attribute(self, x: Any, name: str) -> Any:
+    def attribute(self, x, name: str):
         if isinstance(x, types.ModuleType) and x.__name__.startswith("numba.cuda"):
             found = getattr(x, name)
             return (
@@ -49,7 +48,7 @@ class KernelFrame(CallFrame):
             return Known(DeviceName(path))
         return super().attribute(x, name)
 
-    def called(self, f: Any, args: tuple, named: dict, t: Any) -> Any:
+    def called(self, f, args: tuple, named: dict, t):
         if not isinstance(f, DeviceName):
             return super().called(f, args, named, t)
         w, special = self.w, self.source.special
@@ -80,7 +79,7 @@ class KernelFrame(CallFrame):
             return Known(None)  # the old value, which depends on the order of threads, cannot be used
         raise self.refuse(f"cuda.{f.path}")
 
-    def run(self) -> Any:
+    def run(self):
         if self.prefix:
             return super().run()
         run = super().run
@@ -88,7 +87,7 @@ class KernelFrame(CallFrame):
         return None
 
 
-def write_launch(source: Any, name: str, run: Callable) -> None:
+def write_launch(source, name: str, run: Callable) -> None:
     """What all threads do in order, or what one thread does; `run` writes the kernel."""
     if not source.of_thread:
         write_grid(source.w, name, source.special, source.ranges, run)
@@ -123,7 +122,7 @@ def write_grid(
     block(())
 
 
-def launch_sizes(launch: Any) -> list[int]:
+def launch_sizes(launch) -> list[int]:
     """The numbers (z, y, x) of blocks, then of threads in a block, of kernel[blocks, threads]."""
     if not isinstance(launch, tuple) or not 2 <= len(launch) <= 4:
         raise LoopRefused("a kernel is launched as kernel[blocks, threads](...)")

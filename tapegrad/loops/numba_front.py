@@ -4,7 +4,6 @@ import itertools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ class Items:
         return [f"{name} {k}" for k in range(self.count)]
 
 
-def names_of(name: str, t: Any) -> list[str]:
+def names_of(name: str, t) -> list[str]:
     """The names that stand for an object of Numba's type t."""
     members = Items(len(t)).names(name) if is_tuple_type(t) else []
     inner = [n for member, of in zip(members, t, strict=False) for n in names_of(member, of)]
@@ -61,7 +60,7 @@ class FunctionSource:
     def __init__(self, classes: tuple, of_thread: bool = False):
         self.w, self.of_thread = ProgramWriter(), of_thread
         self.classes = classes
-        self.layers: dict = {}  # class -> (its array, origin -> number)
+        self.layers = {}  # class -> (its array, origin -> number)
         self.special: dict[str, Scalar] = {}  # of a kernel: threadIdx.x and others
         self.ranges = Ranges(self.w)
         self.numbers = itertools.count()
@@ -70,10 +69,10 @@ class FunctionSource:
         self.made = itertools.count()  # numbers the places that make arrays
         self.raises = False  # may a function of the program raise an exception?
 
-    def class_of(self, origin: Any) -> frozenset:
+    def class_of(self, origin) -> frozenset:
         return next((c for c in self.classes if origin in c), frozenset())
 
-    def layer(self, origin: Any, kind: str, shape: tuple) -> ArrayView:
+    def layer(self, origin, kind: str, shape: tuple) -> ArrayView:
         """The array of this origin as one of its class."""
         members = self.class_of(origin)
         if members not in self.layers:
@@ -113,7 +112,7 @@ class FrameWriter(ScalarFrame):
         self.prefix = f"{typed.name}.{next(source.numbers)}." if callers else ""
         super().__init__(typed.flow, source.regions)
 
-    def run(self) -> Any:
+    def run(self):
         self.region(self.flow.entry_point(), {})
         name = self.prefix + "return"
         return None if self.w.scope.find(name) is None else self.named(name)
@@ -123,10 +122,10 @@ class FrameWriter(ScalarFrame):
 
     # --- names and types ---
 
-    def get(self, v: Any) -> Any:
+    def get(self, v):
         return self.named(self.prefix + v.name)
 
-    def named(self, name: str) -> Any:
+    def named(self, name: str):
         """The object of this name."""
         x = self.w.get(name)
         if isinstance(x, Items):
@@ -135,7 +134,7 @@ class FrameWriter(ScalarFrame):
             return replace(x, parts=(self.w.get(name + WHICH), *x.parts[1:]))
         return x
 
-    def name(self, name: str, x: Any) -> None:
+    def name(self, name: str, x) -> None:
         if isinstance(x, TupleMembers):
             members, x = x.items, Items(len(x.items))
             for inner, y in zip(x.names(name), members, strict=True):
@@ -145,13 +144,13 @@ class FrameWriter(ScalarFrame):
             x = replace(x, parts=(None, *x.parts[1:]))
         self.w.set(name, x)
 
-    def type_of(self, v: Any) -> Any:
+    def type_of(self, v):
         return self.typed.typemap[v.name]
 
-    def put(self, v: Any, x: Any) -> None:
+    def put(self, v, x) -> None:
         self.name(self.prefix + v.name, self.converted(x, self.type_of(v)))
 
-    def converted(self, x: Any, t: Any) -> Any:
+    def converted(self, x, t):
         if isinstance(x, TupleMembers) and is_tuple_type(t):
             return TupleMembers(tuple([self.converted(y, of) for y, of in zip(x.items, t, strict=True)]))
         if isinstance(x, Scalar):
@@ -161,7 +160,7 @@ class FrameWriter(ScalarFrame):
             return self.w.cast(x, kind)
         return x
 
-    def scalar(self, x: Any) -> Scalar:
+    def scalar(self, x) -> Scalar:
         if isinstance(x, ArrayView):
             return self.w.load(x.array, self.ranges.element(x))
         if not isinstance(x, Scalar):
@@ -170,7 +169,7 @@ class FrameWriter(ScalarFrame):
 
     # --- of ControlFlow ---
 
-    def assigned(self, blocks: Any) -> set:
+    def assigned(self, blocks) -> set:
         found = {
             n
             for b in blocks
@@ -181,7 +180,7 @@ class FrameWriter(ScalarFrame):
         names = (x.name for scope in self.w.scopes() for x in scope.names.values() if isinstance(x, Range))
         return found | set(names)
 
-    def moves(self, source: Any, target: Any) -> None:
+    def moves(self, source, target) -> None:
         found = []
         for s in self.typed.blocks[target].body:
             if getattr(getattr(s, "value", None), "op", None) == "phi":
@@ -195,7 +194,7 @@ class FrameWriter(ScalarFrame):
         for v, x in found:  # all at once: names may be swapped
             self.put(v, x)
 
-    def ending(self, b: Any) -> tuple:
+    def ending(self, b) -> tuple:
         s = self.typed.blocks[b].body[-1]
         kind = type(s).__name__
         self.w.line = s.loc.line
@@ -208,19 +207,19 @@ class FrameWriter(ScalarFrame):
             return ("return",)
         raise self.refuse("an exception that may be raised" if "Raise" in kind else kind)
 
-    def truth(self, x: Any) -> Scalar:
+    def truth(self, x) -> Scalar:
         if isinstance(x, Known):
             return literal(bool(x.object), "b1")
         return self.w.cast(self.scalar(x), "b1")
 
-    def is_jump(self, b: Any) -> bool:
+    def is_jump(self, b) -> bool:
         """Such a block stands before the header of a loop whose bytecode is long."""
         *rest, last = self.typed.blocks[b].body
         return type(last).__name__ == "Jump" and all(
             getattr(getattr(s, "value", None), "op", None) == "phi" for s in rest
         )
 
-    def counted(self, header: Any) -> tuple | None:
+    def counted(self, header) -> tuple | None:
         body = self.typed.blocks[header].body
         step = next((s for s in body if getattr(getattr(s, "value", None), "op", None) == "iternext"), None)
         if step is None:
@@ -248,10 +247,10 @@ class FrameWriter(ScalarFrame):
 
         return r.bounds, enter, end.truebr, end.falsebr
 
-    def statements(self, b: Any) -> None:
+    def statements(self, b) -> None:
         self.put_all(self.typed.blocks[b].body)
 
-    def put_all(self, body: Any) -> None:
+    def put_all(self, body) -> None:
         for s in body:
             self.w.line = s.loc.line
             kind = type(s).__name__
@@ -270,7 +269,7 @@ class FrameWriter(ScalarFrame):
 
     # --- statements ---
 
-    def assign(self, t: Any, v: Any) -> None:
+    def assign(self, t, v) -> None:
         kind = type(v).__name__
         if kind == "Arg":
             self.put(t, self.args[v.index])
@@ -288,7 +287,7 @@ class FrameWriter(ScalarFrame):
         else:
             raise self.refuse(kind)
 
-    def constant(self, x: Any) -> Any:
+    def constant(self, x):
         kind = type_of_number(x)
         if kind is not None:
             return literal(x, kind)
@@ -310,7 +309,7 @@ class FrameWriter(ScalarFrame):
         self.source.constants.append((a, x))
         return whole(a)
 
-    def at(self, x: Any) -> tuple:
+    def at(self, x) -> tuple:
         return tuple(
             [
                 self.scalar(i) if isinstance(i, ArrayView) else i
@@ -318,7 +317,7 @@ class FrameWriter(ScalarFrame):
             ]
         )
 
-    def narrowed(self, x: Scalar, t: Any) -> Scalar:
+    def narrowed(self, x: Scalar, t) -> Scalar:
         """An integer modulo the range of Numba's type t."""
         bits = narrow_integer(t)
         if bits is None:
@@ -331,7 +330,7 @@ class FrameWriter(ScalarFrame):
         unused = literal(64 - bits[0], "i8")
         return self.w.compute("shr", self.w.compute("shl", x, unused), unused)
 
-    def store(self, target: Any, at: Any, value: Any, dtype: Any = None) -> None:
+    def store(self, target, at, value, dtype=None) -> None:
         if not isinstance(target, ArrayView):
             raise self.refuse("an assignment to a part of something else than an array")
         view, w = self.ranges.indexed(target, self.at(at)), self.w
@@ -349,7 +348,7 @@ class FrameWriter(ScalarFrame):
 
         w.each(view.shape, element)
 
-    def element_of(self, x: Any, index: tuple, shape: tuple) -> Scalar:
+    def element_of(self, x, index: tuple, shape: tuple) -> Scalar:
         """The element of an operand of array expressions; an axis of length 1 is repeated."""
         if not isinstance(x, ArrayView):
             return self.scalar(x)
@@ -371,7 +370,7 @@ class FrameWriter(ScalarFrame):
         )
         return view
 
-    def product(self, a: ArrayView, b: ArrayView, target: Any) -> Any:
+    def product(self, a: ArrayView, b: ArrayView, target):
         """The product of vectors and matrices."""
         w, n, m, t = self.w, a.shape[-1], b.shape[0], self.type_of(target)
         kind = kind_of(getattr(t, "dtype", t))
@@ -396,7 +395,7 @@ class FrameWriter(ScalarFrame):
 
     # --- expressions ---
 
-    def elementwise(self, f: Any, operands: tuple, target: Any) -> Any:
+    def elementwise(self, f, operands: tuple, target):
         """f of numbers, or of arrays element by element."""
         t = self.type_of(target)
         if not is_array_type(t):
@@ -424,7 +423,7 @@ class FrameWriter(ScalarFrame):
             made.append(n)
         return tuple(made)
 
-    def on_binop(self, v: Any, t: Any) -> Any:
+    def on_binop(self, v, t):
         f, a, b = OPERATORS.get(v.fn), self.get(v.lhs), self.get(v.rhs)
         if v.fn is operator.matmul and isinstance(a, ArrayView) and isinstance(b, ArrayView):
             return self.product(a, b, t)
@@ -436,14 +435,14 @@ class FrameWriter(ScalarFrame):
             return TupleMembers(a.items + b.items)
         return self.elementwise(f, (a, b), t)
 
-    def on_inplace_binop(self, v: Any, t: Any) -> Any:
+    def on_inplace_binop(self, v, t):
         a = self.get(v.lhs)
         if not (isinstance(a, ArrayView) and a.shape):
             return self.on_binop(v, t)
         self.store(a, Known(Ellipsis), self.on_binop(v, t))
         return a
 
-    def on_unary(self, v: Any, t: Any) -> Any:
+    def on_unary(self, v, t):
         name, x = v.fn if isinstance(v.fn, str) else v.fn.__name__, self.get(v.value)
         if name in ("not_", "not"):
             return self.w.compute("not", self.truth(x))
@@ -453,20 +452,20 @@ class FrameWriter(ScalarFrame):
             return x
         raise self.refuse(f"the operator {name}")
 
-    def on_cast(self, v: Any, t: Any) -> Any:
+    def on_cast(self, v, t):
         return self.get(v.value)
 
     on_exhaust_iter = on_cast
 
-    def on_phi(self, v: Any, t: Any) -> None:
+    def on_phi(self, v, t) -> None:
         """(`moves`)"""
 
-    def on_getiter(self, v: Any, t: Any) -> Any:
+    def on_getiter(self, v, t):
         x = replace(self.iterated(self.get(v.value)), name=f"{self.prefix}{t.name} trips")
         self.w.set(x.name, ZERO)
         return x
 
-    def iterated(self, x: Any) -> Range:
+    def iterated(self, x) -> Range:
         """The numbers of the members of what is iterated over."""
         if isinstance(x, ArrayView) and x.shape:
             return Range((ZERO, x.shape[0], ONE), member=lambda k: self.item(x, k))
@@ -476,7 +475,7 @@ class FrameWriter(ScalarFrame):
             )
         return x
 
-    def on_iternext(self, v: Any, t: Any) -> Any:
+    def on_iternext(self, v, t):
         w, r = self.w, self.get(v.value)
         if r.member is not None:
             raise self.refuse("a loop over an array with several ways out; write it over range(len(x))")
@@ -486,16 +485,16 @@ class FrameWriter(ScalarFrame):
             (w.compute("add", start, w.compute("mul", k, step)), w.compute("lt", k, w.trips(*r.bounds)))
         )
 
-    def on_pair_first(self, v: Any, t: Any) -> Any:
+    def on_pair_first(self, v, t):
         return self.get(v.value).items[0]
 
-    def on_pair_second(self, v: Any, t: Any) -> Any:
+    def on_pair_second(self, v, t):
         return self.get(v.value).items[1]
 
-    def on_build_tuple(self, v: Any, t: Any) -> Any:
+    def on_build_tuple(self, v, t):
         return TupleMembers(tuple([self.get(x) for x in v.items]))
 
-    def on_getattr(self, v: Any, t: Any) -> Any:
+    def on_getattr(self, v, t):
         x = self.get(v.value)
         if isinstance(x, ArrayView):
             if v.attr == "shape":
@@ -512,22 +511,22 @@ class FrameWriter(ScalarFrame):
             return self.attribute(x.object, v.attr)
         raise self.refuse(f"the attribute {v.attr}")
 
-    def attribute(self, x: Any, name: str) -> Any:
+    def attribute(self, x, name: str):
         return self.constant(getattr(x, name))
 
-    def on_getitem(self, v: Any, t: Any) -> Any:
+    def on_getitem(self, v, t):
         return self.item(self.get(v.value), self.get(v.index))
 
     on_typed_getitem = on_getitem
 
-    def on_static_getitem(self, v: Any, t: Any) -> Any:
+    def on_static_getitem(self, v, t):
         x = self.get(v.value)
         if isinstance(x, TupleMembers):
             picked = x.items[v.index]
             return TupleMembers(picked) if isinstance(v.index, slice) else picked
         return self.item(x, self.get(v.index_var) if v.index_var is not None else self.constant(v.index))
 
-    def item(self, x: Any, at: Any) -> Any:
+    def item(self, x, at):
         if isinstance(x, TupleMembers) and isinstance(at, Scalar) and at.number is not None:
             return x.items[at.number]
         if not isinstance(x, ArrayView):

@@ -36,7 +36,7 @@ def cuda_parts() -> tuple:
 class TypedFunction:
     """A function for these types of arguments: blocks of statements, and the types of names and calls."""
 
-    def __init__(self, func: Any, argtypes: tuple, device: bool):
+    def __init__(self, func, argtypes: tuple, device: bool):
         self.func, self.device = func, device
         self.name, self.file = func.__name__, func.__code__.co_filename
         try:
@@ -80,7 +80,7 @@ def leave_out_exceptions(blocks: dict) -> bool:
     return bool(doomed)
 
 
-def graph_of_blocks(blocks: Any) -> Any:
+def graph_of_blocks(blocks):
     flow = controlflow.CFGraph()
     for b in blocks:
         flow.add_node(b)
@@ -92,7 +92,7 @@ def graph_of_blocks(blocks: Any) -> Any:
     return flow
 
 
-def typed_state(func: Any, argtypes: tuple, device: bool) -> Any:
+def typed_state(func, argtypes: tuple, device: bool):
     """Numba's state after type inference."""
     _, target, flags = cuda_parts() if device else (None, registry.cpu_target, compiler.Flags())
     flags.nrt = not device
@@ -119,7 +119,7 @@ def helpers_typed_only(device: bool) -> Iterator[None]:
     kind: Any = cuda_parts()[0] if device else _DispatcherBase
     usual = kind.get_call_template
 
-    def template(self: Any, args: Any, kws: Any) -> Any:
+    def template(self, args, kws):
         # the body of an overload of Numba's own must exist; so must a function of another target
         own = not device and (self.py_func.__module__ or "").startswith("numba.")
         if kws or own or threading.get_ident() != owner:
@@ -131,7 +131,7 @@ def helpers_typed_only(device: bool) -> Iterator[None]:
         )
         return made, inspect.signature(self.py_func), args, kws
 
-    def overload(self: Any, args: Any) -> Any:
+    def overload(self, args):
         try:
             return compiled(self, args)
         except KeyError:  # a function of Numba's own, such as int(): its machine code is not needed
@@ -147,7 +147,7 @@ def helpers_typed_only(device: bool) -> Iterator[None]:
         kind.get_call_template, kind.get_overload = usual, compiled
 
 
-def kind_of(t: Any) -> str | None:
+def kind_of(t) -> str | None:
     """The type of a scalar in loop programs; None: it has none."""
     if isinstance(t, types.Boolean):
         return "b1"
@@ -156,25 +156,25 @@ def kind_of(t: Any) -> str | None:
     return {types.float64: "f8", types.float32: "f4"}.get(t)
 
 
-def narrow_integer(t: Any) -> tuple[int, bool] | None:
+def narrow_integer(t) -> tuple[int, bool] | None:
     """(bits, signed) of an integer type with fewer than 64 bits."""
     bits: int = getattr(t, "bitwidth", 64) if isinstance(t, types.Integer) else 64
     return (bits, bool(getattr(t, "signed", True))) if bits < 64 else None
 
 
-def type_of_array(kind: str, ndim: int) -> Any:
+def type_of_array(kind: str, ndim: int):
     return types.Array(type_of_scalar(kind), ndim, "C")
 
 
-def type_of_scalar(kind: str) -> Any:
+def type_of_scalar(kind: str):
     return {"f8": types.float64, "f4": types.float32, "i8": types.int64, "b1": types.boolean}[kind]
 
 
-def type_of_tuple(members: Any) -> Any:
+def type_of_tuple(members):
     return types.Tuple(members)
 
 
-def type_of_object(x: Any) -> Any:
+def type_of_object(x):
     """The type of an argument that is no number or array; None: it has none."""
     try:
         return numba.typeof(x)
@@ -182,13 +182,13 @@ def type_of_object(x: Any) -> Any:
         return None
 
 
-def is_array_type(t: Any) -> bool:
+def is_array_type(t) -> bool:
     return isinstance(t, types.Array)
 
 
-def is_tuple_type(t: Any) -> bool:
+def is_tuple_type(t) -> bool:
     return isinstance(t, types.BaseTuple)
 
 
-def is_device_kernel(d: Any) -> bool:
+def is_device_kernel(d) -> bool:
     return type(d).__module__.startswith("numba.cuda")

@@ -2,7 +2,6 @@
 arrays."""
 
 import itertools
-from typing import Any
 
 from .numba_calls import CallFrame
 from .numba_device import AXES, SIZES, KernelFrame
@@ -31,7 +30,7 @@ class NumbaProgram:
     overlap: numbers of parameters.  `raises`: exceptions are left out of the program, so Numba's own
     function is to run first."""
 
-    def __init__(self, func: Any, given: Any, device: bool, of_thread: bool = False):
+    def __init__(self, func, given, device: bool, of_thread: bool = False):
         self.of_thread = of_thread  # of a kernel: the program tells what one thread does
         typed = TypedFunction(func, given.types, device)
         classes: tuple = ()
@@ -47,7 +46,7 @@ class NumbaProgram:
                 )
         raise LoopRefused(f"{func.__name__}: its names stand for too many arrays")
 
-    def build(self, typed: TypedFunction, given: Any, classes: tuple) -> None:
+    def build(self, typed: TypedFunction, given, classes: tuple) -> None:
         """The leaves of the arguments are kinds, or (kind, number of axes)."""
         source = FunctionSource(classes, self.of_thread)
         w, objects, copies = source.w, [], []
@@ -113,7 +112,7 @@ class NumbaProgram:
             if not made.isdisjoint([self.params[k] for k in pair])
         ]
 
-    def described(self, frame: CallFrame, x: Any) -> Any:
+    def described(self, frame: CallFrame, x):
         """What is returned: ("yield", number), ("array", number of the parameter), ("new", number), a tuple,
         None, or ("either", what each value of a yielded number stands for, number of the yield)."""
         match x:

@@ -5,7 +5,6 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -55,14 +54,14 @@ class LoopOperation:
         prim.keep_spec = lambda active: (tuple(range(len(active))), False)
         prim.vjp, prim.jvp = (self.pull,), self.push
 
-    def __call__(self, *args: Any) -> tuple:
+    def __call__(self, *args) -> tuple:
         made = self.with_checkpoints(args)
         if made is None:
             return bind(self.prim, args, {})
         found, n = bind(made.prim, args, {}), len(self.p.outs)
         return (*found[:n], *found[n + len(made.p.derived["kept"]) :])
 
-    def with_checkpoints(self, args: Any) -> "LoopOperation | None":
+    def with_checkpoints(self, args) -> "LoopOperation | None":
         """What runs in place of this operation if a tape alone records it, and its loops take long."""
         tracked = [isinstance(x, Variable) and x._trace is not None for x in args]
         active = [x for x, yes in zip(args, tracked, strict=True) if yes]
@@ -83,8 +82,8 @@ class LoopOperation:
         made.prim.keep_spec = lambda active: (tuple(range(len(active))), True)
         return made
 
-    def run(self, *args: Any) -> tuple:
-        given: list[Any] = []
+    def run(self, *args) -> tuple:
+        given = []
         for q, x in zip(self.p.params, args, strict="kept" not in self.p.derived):
             if isinstance(q, Scalar):
                 given.append(x.item() if hasattr(x, "item") else x)
@@ -103,7 +102,7 @@ class LoopOperation:
             self.p.derived[key] = type(self)(verified(make(self.p, wrt)))
         return self.p.derived[key]
 
-    def push(self, t: Any, out: Any, *args: Any) -> tuple:
+    def push(self, t, out, *args) -> tuple:
         p = self.p
         made = self.derived(tangent, tuple([k for k, d in enumerate(t) if d is not None]))
         shadows = [
@@ -123,7 +122,7 @@ class LoopOperation:
             ]
         )
 
-    def pull(self, g: Any, out: Any, need: Any, *args: Any) -> tuple:
+    def pull(self, g, out, need, *args) -> tuple:
         wrt = tuple([k for k, yes in enumerate(need) if yes])
         g = list(g) if isinstance(g, (list, tuple)) else [g]
         if self.origin is None:
@@ -135,7 +134,7 @@ class LoopOperation:
         made = of.derived(resumed_adjoint, wrt) if wrt == planned else of.derived(adjoint, wrt)
         return of.pulled(made, wrt, g, args, kept if wrt == planned else ())
 
-    def pulled(self, made: "LoopOperation", wrt: tuple, g: list, args: tuple, kept: Any) -> tuple:
+    def pulled(self, made: "LoopOperation", wrt: tuple, g: list, args: tuple, kept) -> tuple:
         """The cotangents of the arguments, by an adjoint program that takes what was kept."""
         p = self.p
         bars: dict = dict(zip(p.outs, g, strict=False))
@@ -159,7 +158,7 @@ def operation_on(device: bool) -> type[LoopOperation]:
     return load("tapegrad.loops.cuda_c.thread_operation").ThreadOperation if device else LoopOperation
 
 
-def zeros(q: Any, x: Any) -> Any:
+def zeros(q, x):
     return xp_of(layout_of(x)).zeros(shape(x), DTYPES[q.type])
 
 
@@ -167,7 +166,7 @@ def zeros(q: Any, x: Any) -> Any:
 
 
 @functools.cache
-def loops_in(code: Any) -> bool:
+def loops_in(code) -> bool:
     """Is there a loop in this code?  Straight code is followed as Python."""
     return any("BACKWARD" in i.opname for i in dis.get_instructions(code))
 
@@ -175,8 +174,8 @@ def loops_in(code: Any) -> bool:
 class LoopArguments:
     """The arguments of a call: the arrays and numbers in them, each once, with names and kinds."""
 
-    def __init__(self, names: Any, args: Any):
-        self.leaves: list = []  # the kind of a number, or (kind, number of axes) of an array
+    def __init__(self, names, args):
+        self.leaves = []  # the kind of a number, or (kind, number of axes) of an array
         self.values: list = []
         self.names: list[str] = []
         self.on_device = False
@@ -188,7 +187,7 @@ class LoopArguments:
     def types(self) -> tuple:
         """The arguments' types in Numba."""
 
-        def of(form: Any) -> Any:
+        def of(form):
             if isinstance(form, tuple):
                 return type_of_tuple([of(f) for f in form])
             if isinstance(form, Fixed):
@@ -198,7 +197,7 @@ class LoopArguments:
 
         return tuple(map(of, self.forms))
 
-    def form(self, x: Any, name: str) -> Any:
+    def form(self, x, name: str):
         if type(x) is tuple:
             return tuple([self.form(y, name) for y in x])
         look = layout_of(x)
@@ -212,7 +211,7 @@ class LoopArguments:
         kind = type_of_number(look)
         return Fixed(x) if kind is None else self.add(kind, x, name)
 
-    def add(self, leaf: Any, x: Any, name: str) -> int:
+    def add(self, leaf, x, name: str) -> int:
         self.leaves.append(leaf)
         self.names.append(name)
         self.values.append(x)
@@ -221,7 +220,7 @@ class LoopArguments:
     def objects(self, made: list) -> list:
         """The arguments of the function, from the objects for `values`."""
 
-        def build(form: Any) -> Any:
+        def build(form):
             if isinstance(form, tuple):
                 return TupleMembers(tuple([build(f) for f in form]))
             return Known(form.object) if isinstance(form, Fixed) else made[form]
@@ -232,12 +231,12 @@ class LoopArguments:
 class Fixed:
     """An argument that is part of the program."""
 
-    def __init__(self, x: Any):
+    def __init__(self, x):
         self.object, self.type = x, None if holds_variable((x,)) else type_of_object(x)
         if self.type is None:
             raise LoopRefused(f"an argument of type {type(x).__name__}")
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other) -> bool:
         if not isinstance(other, Fixed):
             return False
         x, y = self.object, other.object
@@ -250,16 +249,16 @@ class Fixed:
 class NumbaFunction:
     """The programs of a function of Numba's, one for each kind of arguments."""
 
-    def __init__(self, dispatcher: Any, device: bool = False):
+    def __init__(self, dispatcher, device: bool = False):
         func = dispatcher.py_func
         self.dispatcher = weakref.ref(dispatcher)  # which holds the key under which this is found
         self.device, self.signature = device, inspect.signature(func)
         params = self.signature.parameters.values()
         self.names = [q.name for q in params if q.kind is q.POSITIONAL_OR_KEYWORD]
         self.is_plain = len(self.names) == len(params)
-        self.programs: dict = {}
+        self.programs = {}
 
-    def program(self, func: Any, given: LoopArguments) -> tuple[NumbaProgram, LoopOperation | None]:
+    def program(self, func, given: LoopArguments) -> tuple[NumbaProgram, LoopOperation | None]:
         """(program, its operation); the text of a refusal is kept."""
         found = self.programs.get(given.key)
         if found is None:
@@ -282,7 +281,7 @@ class NumbaFunction:
             raise LoopRefused(found)
         return found
 
-    def arguments(self, args: tuple, kwargs: dict, sizes: Any = ()) -> LoopArguments:
+    def arguments(self, args: tuple, kwargs: dict, sizes=()) -> LoopArguments:
         if self.is_plain and len(args) == len(self.names) and not kwargs:
             given = LoopArguments(self.names, args)
         else:
@@ -295,7 +294,7 @@ class NumbaFunction:
             given.add("i8", n, f"{SIZES[k // 3]}_{AXES[k % 3]}")
         return given
 
-    def __call__(self, func: Any, args: tuple, kwargs: dict, sizes: Any = ()) -> Any:
+    def __call__(self, func, args: tuple, kwargs: dict, sizes=()):
         given = self.arguments(args, kwargs, sizes)
         made, operation = self.program(func, given)
         if made.raises:
@@ -316,13 +315,13 @@ class NumbaFunction:
         if OPEN.hiding or dispatcher is None:
             raise LoopRefused("an exception that may be raised, where values are hidden")
 
-        def copied(x: Any) -> Any:
+        def copied(x):
             return np.array(values_of(x)) if is_array(layout_of(x)) else values_of(x)
 
         args, kwargs = tree_map(copied, (args, kwargs))
         dispatcher(*args, **kwargs)
 
-    def check(self, made: Any, values: list) -> None:
+    def check(self, made, values: list) -> None:
         """Arrays that the program writes must not overlap with others; some must have one shape."""
         for j, k in made.apart:
             if overlap(values[j], values[k]):
@@ -341,7 +340,7 @@ class NumbaFunction:
         if any(len({shape(values[k]) for k in group}) > 1 for group in made.alike):
             raise LoopRefused("a name stands for arrays of different shapes")
 
-    def new_arrays(self, made: Any, values: list) -> list[np.ndarray]:
+    def new_arrays(self, made, values: list) -> list[np.ndarray]:
         """Zeros for the arrays that the function makes and returns."""
         p = made.shapes
         used = [
@@ -351,7 +350,7 @@ class NumbaFunction:
         lengths = iter(interpreted(p, [*used, *[np.zeros([0] * len(s)) for _, s in made.returned]]))
         return [np.zeros([next(lengths) for _ in s], DTYPES[a.type]) for a, s in made.returned]
 
-    def result(self, made: Any, form: Any, values: list, outs: dict, yields: Any) -> Any:
+    def result(self, made, form, values: list, outs: dict, yields):
         if form is None:
             return None
         if form[:1] == ("yield",):
@@ -365,14 +364,14 @@ class NumbaFunction:
         return tuple([self.result(made, f, values, outs, yields) for f in form])
 
 
-def overlap(x: Any, y: Any) -> bool:
+def overlap(x, y) -> bool:
     return answered(lambda a, b, _: may_share_memory(a, b), x, y, 0)
 
 
 FUNCTIONS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # Python function -> its programs
 
 
-def programs_of(d: Any) -> NumbaFunction:
+def programs_of(d) -> NumbaFunction:
     """The programs of a function or kernel that Numba compiles."""
     known = FUNCTIONS.get(d.py_func)
     if known is None:
@@ -380,7 +379,7 @@ def programs_of(d: Any) -> NumbaFunction:
     return known
 
 
-def call_numba(d: Any, args: tuple, kwargs: dict, follow: Callable) -> Any:
+def call_numba(d, args: tuple, kwargs: dict, follow: Callable):
     """Call a function of Numba's with tracked values: as a loop program, or followed as Python."""
     if not loops_in(d.py_func.__code__):
         return follow()
@@ -393,16 +392,16 @@ def call_numba(d: Any, args: tuple, kwargs: dict, follow: Callable) -> Any:
 class DeviceKernel:
     """A kernel of numba.cuda in followed code: kernel[blocks, threads](...) as a loop program."""
 
-    def __init__(self, d: Any):
+    def __init__(self, d):
         self.kernel, self.__name__ = d, d.py_func.__name__
 
-    def __getitem__(self, launch: Any) -> Callable:
+    def __getitem__(self, launch) -> Callable:
         sizes = launch_sizes(launch)
         return lambda *args: programs_of(self.kernel)(self.kernel.py_func, args, {}, sizes)
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args) -> None:
         raise LoopRefused(f"{self.__name__} is a kernel: launch it as {self.__name__}[blocks, threads](...)")
 
-    def forall(self, count: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Callable:
+    def forall(self, count: int, tpb: int = 0, stream=0, sharedmem: int = 0) -> Callable:
         threads = tpb or 128
         return self[-(-count // threads), threads]

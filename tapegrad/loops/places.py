@@ -2,7 +2,6 @@
 it."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from ..kernels.emit.builder import Affine
 from .program import Allocate, Block, Compute, For, LayerOf, Load, LoopProgram, Scalar, Store
@@ -19,7 +18,7 @@ class AffineForms:
     def of(self, v: Scalar) -> Affine:
         return self.forms.get(v, Affine(0, {v: 1})) if v.number is None else Affine(int(v.number))
 
-    def learn(self, s: Any) -> None:
+    def learn(self, s) -> None:
         if not isinstance(s, Compute) or s.out.type != "i8" or s.op not in ("add", "sub", "mul"):
             return
         a, b = map(self.of, s.args)
@@ -40,9 +39,9 @@ class CheckedAccesses(AffineForms):
 
     def __init__(self, p: LoopProgram):
         super().__init__()
-        self.inside: dict = {}  # value or array -> how many loops are around its definition
+        self.inside = {}  # value or array -> how many loops are around its definition
         self.checks: dict[For, list] = {}
-        self.safe: set = set()
+        self.safe = set()  # (access, axis)
         self.visit(p.body, None, 0)
 
     def visit(self, block: Block, loop: For | None, depth: int) -> None:
@@ -58,7 +57,7 @@ class CheckedAccesses(AffineForms):
                     self.inside[v] = depth + 1
                 self.visit(b, s if isinstance(s, For) else None, depth + 1)
 
-    def consider(self, s: Any, k: int, at: Affine, loop: For, depth: int) -> None:
+    def consider(self, s, k: int, at: Affine, loop: For, depth: int) -> None:
         factor = at.terms.get(loop.index, 0)
         fixed = Affine(at.const, {v: c for v, c in at.terms.items() if v is not loop.index})
         n = s.array.shape[k]
@@ -77,9 +76,6 @@ class CheckedAccesses(AffineForms):
             found = self.checks.setdefault(loop, [])
             if key not in [other for other, *_ in found]:
                 found.append((key, s, k, factor, fixed))
-
-    def is_safe(self, s: Any, k: int) -> bool:
-        return (s, k) in self.safe
 
     def before(self, loop: For) -> list:
         return [check for _, *check in self.checks.get(loop, [])]

@@ -35,7 +35,7 @@ class LoopRefused(KernelError):
     """A function or kernel that has no loop program; the message names the user's line."""
 
 
-def type_of_number(x: Any) -> str | None:
+def type_of_number(x) -> str | None:
     """The type of a number of Python's or NumPy's; None: it has none."""
     if isinstance(x, (float, np.floating)):
         return "f4" if isinstance(x, np.float32) else "f8"
@@ -56,11 +56,11 @@ class Scalar:
 
     __slots__ = ("name", "number", "type")
 
-    def __init__(self, type: str, name: str = "", number: Any = None):
+    def __init__(self, type: str, name: str = "", number=None):
         self.type, self.name, self.number = type, name, number
 
 
-def literal(number: Any, type: str) -> Scalar:
+def literal(number, type: str) -> Scalar:
     return Scalar(type, "", {"i8": int, "b1": bool}.get(type, float)(number))
 
 
@@ -252,7 +252,7 @@ def stacks_of(p: LoopProgram) -> list[LoopStack]:
     return list(dict.fromkeys(s.stack for s in walk(p.body) if isinstance(s, (Push, Pop))))
 
 
-def walk(block: Block) -> Iterator[Any]:
+def walk(block: Block) -> Iterator:
     """All statements, those of inner blocks after the one that has them."""
     for s in block.statements:
         yield s
@@ -260,7 +260,7 @@ def walk(block: Block) -> Iterator[Any]:
             yield from walk(b)
 
 
-def yielded(s: Any, b: Block) -> list[Scalar]:
+def yielded(s, b: Block) -> list[Scalar]:
     """What a block of statement s hands on."""
     return [*b.yields, s.test] if isinstance(s, DoWhile) else b.yields
 
@@ -269,12 +269,12 @@ def written(p: LoopProgram) -> set[LoopArray]:
     return {s.array for s in walk(p.body) if isinstance(s, Store)}
 
 
-def captured(s: Any) -> list[Scalar]:
+def captured(s) -> list[Scalar]:
     """The values from outside that the blocks of a statement use, in order; no literals."""
-    inside: set = set()
-    found: dict = {}
+    inside = set()
+    found = {}
 
-    def visit(s: Any) -> None:
+    def visit(s) -> None:
         for b in s.blocks:
             inside.update(s.entering)
             for t in b.statements:
@@ -307,15 +307,15 @@ FIELDS = {
 }
 
 
-def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
+def copied(s, new: dict, inner: Callable[[Any, Block], Block]):
     """A copy of a statement; `new` maps values, arrays and stacks, and learns those that it defines.
 
     `inner` copies the blocks."""
 
-    def m(x: Any) -> Any:
+    def m(x):
         return type(x)([new.get(v, v) for v in x]) if isinstance(x, (tuple, list)) else new.get(x, x)
 
-    def fresh(x: Any) -> Any:
+    def fresh(x):
         if isinstance(x, list):
             return [fresh(v) for v in x]
         array = isinstance(x, LoopArray)
@@ -335,7 +335,7 @@ def copied_block(block: Block, new: dict, change: Callable | None = None) -> Blo
 
     `inner` is what `copied` takes."""
 
-    def inner(_: Any, block: Block) -> Block:
+    def inner(_, block: Block) -> Block:
         made = Block()
         for s in block.statements:
             made.statements += [copied(s, new, inner)] if change is None else change(s, inner)
@@ -352,19 +352,17 @@ class Liveness:
     """What the results of a program depend on."""
 
     def __init__(self, p: LoopProgram):
-        self.live: set = {*p.body.yields, *p.outs}
+        self.live = {*p.body.yields, *p.outs}
         size = -1
         while size != len(self.live):
             size = len(self.live)
             self.visit(p.body)
 
-    def is_live(self, s: Any) -> bool:
-        if isinstance(s, Store):
+    def is_live(self, s) -> bool:
+        if isinstance(s, (Store, Allocate)):
             return s.array in self.live
         if isinstance(s, (Push, Pop)):
             return s.stack in self.live
-        if isinstance(s, Allocate):
-            return s.array in self.live
         return (
             isinstance(s, Barrier)
             or any(o in self.live for o in s.outs)
@@ -425,41 +423,36 @@ class Verifier:
     """Checks that each value is defined once and where it is visible, and that types agree."""
 
     def __init__(self, p: LoopProgram):
-        self.seen: set = set()
-        visible: set = set()
+        self.seen = set()
+        visible = set()
         for q in p.params:
             for v in (q,) if isinstance(q, Scalar) else (q, *q.shape):
                 self.define(v, visible)
         self.block(p.body, visible, p.body.yields)
         self.must(all(a in p.params for a in p.outs), "a result is no parameter", None)
 
-    def must(self, holds: bool, what: str, s: Any) -> None:
+    def must(self, holds: bool, what: str, s) -> None:
         if not holds:
             where = f" (line {s.line}, {type(s).__name__})" if s is not None else ""
             raise LoopRefused(f"the loop program is not valid: {what}{where}")
 
-    def define(self, v: Any, visible: set, s: Any = None) -> None:
+    def define(self, v, visible: set, s=None) -> None:
         self.must(v not in self.seen, f"{v.name or 'a value'} is defined twice", s)
         self.seen.add(v)
         visible.add(v)
 
+    def used(self, values, visible: set, s=None) -> None:
+        for v in values:
+            known = v.number is not None or v in visible
+            self.must(known, f"{v.name or 'a value'} is used where it is not defined", s)
+
     def block(self, block: Block, visible: set, yields: list[Scalar]) -> None:
         for s in block.statements:
             self.statement(s, visible)
-        for v in yields:
-            self.must(
-                v.number is not None or v in visible,
-                f"{v.name or 'a value'} is used where it is not defined",
-                None,
-            )
+        self.used(yields, visible)
 
-    def statement(self, s: Any, visible: set) -> None:
-        for v in s.operands:
-            self.must(
-                v.number is not None or v in visible,
-                f"{v.name or 'a value'} is used where it is not defined",
-                s,
-            )
+    def statement(self, s, visible: set) -> None:
+        self.used(s.operands, visible, s)
         if isinstance(s, (Load, Store)):
             self.must(s.array in visible, f"the array {s.array.name} is not visible", s)
             self.must(len(s.index) == len(s.array.shape), "an index of another length", s)

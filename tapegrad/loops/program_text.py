@@ -107,11 +107,11 @@ class ProgramText(ScalarText):
         super().__init__()
         self.p = p
         self.names: dict[Any, str] = {}
-        self.bases: dict = {}  # array -> its pointer; allocated arrays and stacks have slots
-        self.scopes: dict = {}
-        self.layers: dict = {}  # layer -> its array, and the layers that it does not share memory with
-        self.slotted: dict = {}  # stack -> (slot, room, top)
-        self.indexed: dict = {}  # stack -> the pointer of this trip
+        self.bases = {}  # array -> its pointer; allocated arrays and stacks have slots
+        self.scopes = {}
+        self.layers = {}  # layer -> its array, and the layers that it does not share memory with
+        self.slotted = {}  # stack -> (slot, room, top)
+        self.indexed = {}  # stack -> the pointer of this trip
         self.frees: list[str] = []
         self.accesses = CheckedAccesses(p)
         self.status = 0
@@ -192,7 +192,7 @@ class ProgramText(ScalarText):
         lines.append(f"!{3 * n + 2} = distinct !{{!{3 * n + 2}}}")
         return "\n".join(lines)
 
-    def alias(self, x: Any) -> str:
+    def alias(self, x) -> str:
         """The scopes of an access to an array or stack (`finished` fills in their number)."""
         if x in self.layers:
             self.alias(self.layers[x][0])
@@ -222,10 +222,10 @@ class ProgramText(ScalarText):
     def slot(self, kind: str) -> str:
         return self.b.slot(kind)
 
-    def place(self, s: Any) -> str:
+    def place(self, s) -> str:
         a, x = s.array, [self.value(i) for i in s.index]
         for k, i in enumerate(s.index):
-            if not self.accesses.is_safe(s, k):
+            if (s, k) not in self.accesses.safe:
                 self.must(self.b(f"icmp ult i64 {self.value(i)}, {self.value(a.shape[k])}"), str(s.line))
         at = x[0] if x else "0"
         for k in range(1, len(x)):
@@ -233,11 +233,11 @@ class ProgramText(ScalarText):
             at = self.b(f"add nsw i64 {at}, {x[k]}")
         return self.b(f"getelementptr inbounds {STORED[a.type]}, ptr {self.bases[a]}, i64 {at}")
 
-    def fetch(self, kind: str, pointer: str, of: Any) -> str:
+    def fetch(self, kind: str, pointer: str, of) -> str:
         got = self.b(f"load {STORED[kind]}, ptr {pointer}, align {BYTES[kind]}{self.alias(of)}")
         return self.b(f"trunc i8 {got} to i1") if kind == "b1" else got
 
-    def keep(self, kind: str, value: str, pointer: str, of: Any) -> None:
+    def keep(self, kind: str, value: str, pointer: str, of) -> None:
         if kind == "b1":
             value = self.b(f"zext i1 {value} to i8")
         self.line(f"store {STORED[kind]} {value}, ptr {pointer}, align {BYTES[kind]}{self.alias(of)}")
@@ -274,7 +274,7 @@ class ProgramText(ScalarText):
             if not isinstance(s, LayerOf):
                 self.statement(s)
 
-    def statement(self, s: Any) -> None:
+    def statement(self, s) -> None:
         match s:
             case Compute():
                 self.names[s.out] = self.computed(s.op, s.out.type, [self.value(a) for a in s.args], s)
@@ -363,7 +363,7 @@ class ProgramText(ScalarText):
         for slot, r in zip(slots, results, strict=True):
             self.names[r] = self.b(f"load {REGISTER[r.type]}, ptr {slot}")
 
-    def loop(self, s: Any) -> None:
+    def loop(self, s) -> None:
         b, k = self.b, next(self.b.labels)
         slots = [self.slot(REGISTER[a.type]) for a in s.args]
         self.assign(slots, s.inits)

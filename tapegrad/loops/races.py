@@ -4,7 +4,6 @@ The threads of a block run in turn, each up to its next barrier. Those of differ
 other. Threads that only read an element do not race, nor do threads that all change it by atomics."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 
@@ -19,9 +18,9 @@ class AccessLog:
 
     def __init__(self, p: LoopProgram, who: str):
         self.p, self.who = p, who
-        self.known: dict = {}
+        self.known = {}
 
-    def note(self, s: Any, element: tuple, kind: str, actor: tuple) -> None:
+    def note(self, s, element: tuple, kind: str, actor: tuple) -> None:
         known = self.known.setdefault(element, {})
         for other, found in known.items():
             if kind == other != "write":
@@ -33,7 +32,7 @@ class AccessLog:
         if len(mine) < 2:
             mine.setdefault(actor, s.line)
 
-    def fail(self, s: Any, at: tuple, *both: tuple) -> None:
+    def fail(self, s, at: tuple, *both: tuple) -> None:
         name = s.array.name.split(".")[0] or ("a shared array" if s.array.shared else "an array")
         place = ", ".join(map(str, at))
         texts = [f"{self.who} {tuple(actor[::-1])} {DOES[kind]} in line {line}" for kind, actor, line in both]
@@ -54,7 +53,7 @@ class ThreadRun(Interpreter):
         self.indices, self.shared, self.logs = indices, shared, logs
         self.own: set[LoopArray] = set()
 
-    def place(self, s: Any) -> tuple:
+    def place(self, s) -> tuple:
         at = super().place(s)
         if s.array not in self.own:
             atomic = s.atomic or isinstance(s, Accumulate)
@@ -63,7 +62,7 @@ class ThreadRun(Interpreter):
                 log.note(s, (id(self.env[s.array]), at), kind, actor)
         return at
 
-    def statement(self, s: Any) -> None:
+    def statement(self, s) -> None:
         if isinstance(s, Compute) and s.op in self.indices:
             self.env[s.out] = self.indices[s.op]
         elif isinstance(s, Allocate) and s.array.shared and s.array in self.shared:
@@ -84,7 +83,7 @@ def search_races(p: LoopProgram, values: list) -> None:
     sizes = [int(n) for n in values[p.launch : p.launch + 6]]
     of_launch = AccessLog(p, "block")
     for block in itertools.product(*map(range, sizes[:3])):
-        shared: dict = {}
+        shared = {}
         runs = {}
         for thread in itertools.product(*map(range, sizes[3:])):
             words = (("blockIdx", block), ("threadIdx", thread))

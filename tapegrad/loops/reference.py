@@ -39,7 +39,7 @@ INTEGERS: dict[str, Any] = {
 COMPARED = {k: getattr(operator, k) for k in COMPARISONS}
 
 
-def computed(op: str, kind: str, x: list) -> Any:
+def computed(op: str, kind: str, x: list):
     if op in COMPARED:
         return COMPARED[op](*[np.real(v) for v in x])
     if op == "cast":
@@ -69,8 +69,8 @@ def computed(op: str, kind: str, x: list) -> Any:
 class Interpreter:
     """One run of a program: `env` holds scalars, arrays and stacks."""
 
-    def __init__(self, p: LoopProgram, args: Any):
-        self.env: dict[Any, Any] = {}
+    def __init__(self, p: LoopProgram, args):
+        self.env: dict = {}
         for q, x in zip(p.params, args, strict=True):
             self.env[q] = x
             if isinstance(q, LoopArray):
@@ -87,7 +87,7 @@ class Interpreter:
                 except StopIteration as end:
                     return [*[self.env[a] for a in self.p.outs], *end.value]
 
-    def __getitem__(self, v: Scalar) -> Any:
+    def __getitem__(self, v: Scalar):
         return v.number if v.number is not None else self.env[v]
 
     def block(self, block: Block) -> Generator[Any, None, list]:
@@ -105,7 +105,7 @@ class Interpreter:
                     self.statement(s)
         return [self[y] for y in block.yields]
 
-    def place(self, s: Any) -> tuple:
+    def place(self, s) -> tuple:
         at = tuple([int(self[i]) for i in s.index])
         if any(not 0 <= i < n for i, n in zip(at, self.env[s.array].shape, strict=True)):
             raise KernelError(
@@ -114,7 +114,7 @@ class Interpreter:
             )
         return at
 
-    def loop(self, s: Any) -> Generator[Any, None, None]:
+    def loop(self, s) -> Generator[Any, None, None]:
         values = [self[v] for v in s.inits]
         trips = iter(range(*[self[b] for b in s.bounds])) if isinstance(s, For) else None
         while True:
@@ -129,7 +129,7 @@ class Interpreter:
                 break
         self.env.update(zip(s.results, values, strict=True))
 
-    def statement(self, s: Any) -> None:
+    def statement(self, s) -> None:
         env = self.env
         match s:
             case Compute():
@@ -152,6 +152,6 @@ class Interpreter:
                 )
 
 
-def interpreted(p: LoopProgram, args: Any) -> list:
+def interpreted(p: LoopProgram, args) -> list:
     """The results of a program for these arguments; its arrays are written in place."""
     return Interpreter(p, args).results()

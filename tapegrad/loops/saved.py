@@ -47,11 +47,11 @@ CHEAP = COMPARISONS | {"add", "sub", "mul", "div", "neg", "select", "cast", "abs
 class SavedValues:
     """The values that the rules of active statements read, and how each of them is found again."""
 
-    def __init__(self, p: LoopProgram, wrt: Any):
+    def __init__(self, p: LoopProgram, wrt):
         self.active = active_set(p, wrt)
         self.written = written(p)
-        self.top: dict = {}  # statement -> the number of the statement of the body that it is in
-        self.last: dict = {}  # array -> the last number that writes it
+        self.top = {}  # statement -> the number of the statement of the body that it is in
+        self.last = {}  # array -> the last number that writes it
         outer = [*p.arrays, *[s.array for s in p.body.statements if isinstance(s, Allocate)]]
         for k, s in enumerate(p.body.statements):
             for t in (s, *[t for b in s.blocks for t in walk(b)]):
@@ -60,10 +60,10 @@ class SavedValues:
                     self.last[t.array] = k
         self.last = {a: self.last.get(a, -1) for a in outer}
         self.home: dict = {}  # value -> its block
-        self.definition: dict = {}
-        self.trips: dict = {}  # loop that counts its trips -> the count
-        self.arrays: dict = {}  # block -> its active arrays
-        self.segmented: dict = {}  # loop in segments -> the arrays that its segments begin with
+        self.definition = {}
+        self.trips = {}  # loop that counts its trips -> the count
+        self.arrays = {}  # block -> its active arrays
+        self.segmented = {}  # loop in segments -> the arrays that its segments begin with
         self.indices = {
             i
             for t in walk(p.body)
@@ -170,15 +170,15 @@ class SavedValues:
     # --- how it is found again ---
 
     def decide(self, p: LoopProgram) -> None:
-        self.needed: dict = {}
-        self.plain: dict = {}
+        self.needed = {}
+        self.plain = {}
         self.saved: dict[Block, list[Scalar]] = {}
         self.again: dict[Block, list] = {}  # statements that are run again
-        self.stacks: dict = {}
+        self.stacks = {}
         self.visit(p.body)
         self.decide_block(p.body, ())
 
-    def decide_block(self, block: Block, entering: Any) -> None:
+    def decide_block(self, block: Block, entering) -> None:
         saved, again = self.saved.setdefault(block, []), self.again.setdefault(block, [])
         for v in entering:
             if v in self.needed and not self.is_free(v):
@@ -214,15 +214,15 @@ class StoresToUndo:
 
     def __init__(self, plan: SavedValues):
         self.plan = plan
-        self.early: set = set()  # loads that nothing in their block comes before or between
-        self.first: dict = {}  # block -> the stores that are undone before anything else of it
-        self.weights: dict = {}  # block -> about how often it is run
-        self.arrays: set = set()  # (number of a loop, array)
+        self.early = set()  # loads that nothing in their block comes before or between
+        self.first = {}  # block -> the stores that are undone before anything else of it
+        self.weights = {}  # block -> about how often it is run
+        self.arrays = set()  # (number of a loop, array)
         for s in plan.segmented:
             if not any(isinstance(t, Pop) for t in walk(s.body)):
                 self.visit(s, 1)
 
-    def visit(self, s: Any, weight: int) -> None:
+    def visit(self, s, weight: int) -> None:
         for block in s.blocks:
             self.weights[block] = weight * TRIPS if isinstance(s, Loop) else weight
             below = {
@@ -241,7 +241,7 @@ class StoresToUndo:
                     stored.add(t.array)
                 self.visit(t, self.weights[block])
 
-    def is_undone(self, s: Any) -> bool:
+    def is_undone(self, s) -> bool:
         return isinstance(s, Store) and (self.plan.top[s], s.array) in self.arrays
 
     def restored(self, s: Load) -> bool:
@@ -295,11 +295,11 @@ class StoresToUndo:
         return total
 
 
-def blocks_of(s: Any) -> list[Block]:
+def blocks_of(s) -> list[Block]:
     return [b for t in (s, *[t for b in s.blocks for t in walk(b)]) for b in t.blocks]
 
 
-def active_set(p: LoopProgram, wrt: Any) -> set:
+def active_set(p: LoopProgram, wrt) -> set:
     """The active members of the program; `wrt` are active parameters."""
     active = set(wrt)
     size = -1
@@ -309,7 +309,7 @@ def active_set(p: LoopProgram, wrt: Any) -> set:
     return active
 
 
-def relate(active: set, pairs: Any) -> None:
+def relate(active: set, pairs) -> None:
     """Mark the second of each pair where the first is active."""
     active.update([b for a, b in pairs if a in active and b.type in FLOATS])
 
@@ -339,7 +339,7 @@ def spread(block: Block, active: set) -> None:
                     relate(active, zip(b.yields, s.results, strict=True))
 
 
-def is_touched(s: Any, active: set) -> bool:
+def is_touched(s, active: set) -> bool:
     """Does the adjoint of this statement do anything?"""
     if isinstance(s, (Store, Allocate, Push)):
         return (s.stack if isinstance(s, Push) else s.array) in active

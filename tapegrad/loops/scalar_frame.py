@@ -31,10 +31,10 @@ class ControlFlow:
     w: Any
     prefix: str
 
-    def __init__(self, flow: Any, count: list):
+    def __init__(self, flow, count: list):
         self.flow, self.count = flow, count
         self.loops = {loop.header: loop for loop in flow.loops().values()}
-        self.joins: dict = {}
+        self.joins = {}
         after = flow.post_dominators()
         for b, found in after.items():
             others = found - {b}
@@ -42,38 +42,38 @@ class ControlFlow:
 
     # --- of the subclass ---
 
-    def statements(self, b: Any) -> None: ...
+    def statements(self, b) -> None: ...
 
-    def moves(self, source: Any, target: Any) -> None: ...
+    def moves(self, source, target) -> None: ...
 
-    def ending(self, b: Any) -> tuple:
+    def ending(self, b) -> tuple:
         """("return",), ("jump", target) or ("branch", test, then, other)."""
         raise NotImplementedError
 
-    def counted(self, header: Any) -> tuple | None:
+    def counted(self, header) -> tuple | None:
         """(bounds, enter(index), body, after) of a loop over a range."""
         raise NotImplementedError
 
-    def is_jump(self, b: Any) -> bool:
+    def is_jump(self, b) -> bool:
         """Does this block do nothing but jump?"""
         return False
 
-    def assigned(self, blocks: Any) -> set:
+    def assigned(self, blocks) -> set:
         raise NotImplementedError
 
     # --- regions ---
 
-    def go(self, source: Any, target: Any, stops: dict) -> None:
+    def go(self, source, target, stops: dict) -> None:
         self.moves(source, target)
         self.arrive(target, stops)
 
-    def arrive(self, b: Any, stops: dict) -> None:
+    def arrive(self, b, stops: dict) -> None:
         if b not in stops:
             self.region(b, stops)
         elif stops[b] is not None:
             stops[b]()
 
-    def region(self, b: Any, stops: dict, entered: bool = False) -> None:
+    def region(self, b, stops: dict, entered: bool = False) -> None:
         self.count[0] += 1
         if self.count[0] > MOST_REGIONS:
             raise LoopRefused("its branches and loops are too intricate")
@@ -92,7 +92,7 @@ class ControlFlow:
             if joined:
                 self.region(join, stops)
 
-    def loop(self, h: Any, stops: dict) -> None:
+    def loop(self, h, stops: dict) -> None:
         loop = self.loops[h]
         ways_out = {(b, t) for b in loop.body for t, _ in self.flow.successors(b) if t not in loop.body}
         changes = self.assigned(loop.body)
@@ -104,7 +104,7 @@ class ControlFlow:
         if known is not None:
             bounds, enter, body, after = known
 
-            def trip(index: Any) -> None:
+            def trip(index) -> None:
                 enter(index)
                 self.go(head, body, {h: None})
 
@@ -121,14 +121,14 @@ class ControlFlow:
         inner: dict = {t: lambda k=k: leave(k) for k, t in enumerate(exits)}
         inner[h] = lambda: self.w.set(again, literal(True, "b1"))
 
-        def turn() -> Any:
+        def turn():
             self.region(h, inner, entered=True)
             return self.w.get(again)
 
         self.w.loop(turn, {*changes, again, taken})
         self.dispatch(h, exits, taken, stops)
 
-    def dispatch(self, h: Any, exits: list, taken: str, stops: dict) -> None:
+    def dispatch(self, h, exits: list, taken: str, stops: dict) -> None:
         """Go on at the exit that was taken."""
         if len(exits) == 1:
             self.arrive(exits[0], stops)
@@ -160,7 +160,7 @@ class ScalarFrame(ControlFlow):
     def refuse(self, what: str) -> Exception:
         raise NotImplementedError
 
-    def apply(self, f: Any, x: tuple, kind: str) -> Scalar:
+    def apply(self, f, x: tuple, kind: str) -> Scalar:
         """A function of NumPy's, or an operation of the program's, on numbers."""
         w = self.w
         if isinstance(f, str):
@@ -192,7 +192,7 @@ class ScalarFrame(ControlFlow):
             raise self.refuse(f"{getattr(f, '__name__', f)} has no derivative in loop programs")
         return write(w, recipe, x, kind)
 
-    def classified(self, f: Any, x: Scalar) -> Scalar:
+    def classified(self, f, x: Scalar) -> Scalar:
         """Whether a number is nan, infinite or finite."""
         w = self.w
         if x.type not in FLOATS:
@@ -218,7 +218,7 @@ class ScalarFrame(ControlFlow):
         self.ranges.learn(out, op, x)
         return out
 
-    def integers(self, f: Any, x: tuple) -> Scalar:
+    def integers(self, f, x: tuple) -> Scalar:
         name = {
             np.add: "add", np.subtract: "sub", np.multiply: "mul", np.floor_divide: "floordiv",
             np.remainder: "mod", np.absolute: "abs", np.negative: "neg", np.minimum: "min", np.maximum: "max",

@@ -1,7 +1,5 @@
 """Operations on scalars as LLVM text."""
 
-from typing import Any
-
 from ..kernels.emit.elementary import emit_operation, is_called_function
 from ..kernels.emit.llvm_builder import Builder
 from .program import COMPARISONS, Compute
@@ -13,7 +11,7 @@ class ScalarText:
     """Writes the operations of one function; `routines` are the functions that it calls."""
 
     def __init__(self) -> None:
-        self.routines: dict = {}
+        self.routines = {}
         self.builders = {"f8": Builder(1, 64), "f4": Builder(1, 32)}
         b = self.b = self.builders["f8"]
         for other in self.builders.values():
@@ -35,7 +33,7 @@ class ScalarText:
             f"add i64 {r}, {b(f'select i1 {odd}, i64 {y}, i64 0')}"
         )
 
-    def computed(self, op: str, kind: str, x: list[str], s: Any) -> str:
+    def computed(self, op: str, kind: str, x: list[str], s) -> str:
         b = self.b
         if op == "cast":
             return self.cast(s.args[0].type, kind, x[0])

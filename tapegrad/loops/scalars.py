@@ -5,7 +5,6 @@ operations again (`kernels.trace.symbolic.Operation`)."""
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ BOUNDED = frozenset(
 )
 
 
-def operation(op: str) -> Any:
+def operation(op: str):
     return DIVIDE if op == "div" else OPERATIONS[op]
 
 
@@ -64,7 +63,7 @@ def operands(op: str) -> int:
     return getattr(operation(op), "n", 2)
 
 
-def as_recipe(f: Any, n: int) -> Recipe:
+def as_recipe(f, n: int) -> Recipe:
     return f if isinstance(f, Recipe) else Recipe(f, n)
 
 
@@ -78,7 +77,7 @@ def reads(recipe: Recipe, n: int) -> set[int]:
 def expansion(f: Callable, n: int, *fixed: float) -> Recipe | None:
     """NumPy's or SciPy's function of n numbers (and of fixed ones) as operations; None: it has none."""
 
-    def make(g: Any, *x: int) -> int:
+    def make(g, *x: int) -> int:
         return int(lift(g, apply_operation(g, f, (*[Sym(g, i) for i in x], *fixed))).ids)
 
     try:

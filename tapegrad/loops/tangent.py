@@ -1,7 +1,5 @@
 """Forward mode: a program with tangents beside its values."""
 
-from typing import Any
-
 from .program import (
     FLOATS,
     Allocate,
@@ -64,7 +62,7 @@ class TangentWriter:
     def of(self, v: Scalar) -> Scalar:
         return self.t[v] if v in self.t else literal(0, v.type)
 
-    def m(self, v: Any) -> Any:
+    def m(self, v):
         return self.new.get(v, v)
 
     def block(self, block: Block) -> Block:
@@ -73,7 +71,7 @@ class TangentWriter:
         made.yields = [self.m(y) for y in block.yields]
         return made
 
-    def doubled(self, owner: Any, block: Block) -> Block:
+    def doubled(self, owner, block: Block) -> Block:
         """A block of a loop or branch; what it yields has its tangents after it."""
         made = self.block(block)
         made.yields += [
@@ -85,7 +83,7 @@ class TangentWriter:
         for s in block.statements:
             self.statement(s)
 
-    def statement(self, s: Any) -> None:
+    def statement(self, s) -> None:
         w, on = self.w, self.active
         w.line = s.line
         if isinstance(s, (For, DoWhile)):

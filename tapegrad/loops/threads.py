@@ -29,11 +29,11 @@ from .program import (
 from .writer import StatementWriter
 
 
-def has_barrier(s: Any) -> bool:
+def has_barrier(s) -> bool:
     return isinstance(s, Barrier) or any(has_barrier(t) for b in s.blocks for t in b.statements)
 
 
-def control_of(s: Any) -> tuple:
+def control_of(s) -> tuple:
     """What decides which statements within s run."""
     return (s.test,) if isinstance(s, (If, DoWhile)) else s.bounds if isinstance(s, For) else ()
 
@@ -55,7 +55,7 @@ class ThreadSplitter:
     def __init__(self, w: StatementWriter, body: Block, index: tuple, size: tuple):
         self.w, self.index, self.size = w, index, size
         self.kept = {s.array for s in walk(body) if isinstance(s, Store)}
-        self.varying: set = set(index)
+        self.varying = set(index)
         count = -1
         while count != len(self.varying):
             count = len(self.varying)
@@ -64,7 +64,7 @@ class ThreadSplitter:
         self.segments: list[Segment] = []
         self.ending: list = []  # what the segment at the end of a block stores
         plan = self.block(body)
-        used_in: dict = {}
+        used_in = {}
         for k, part in enumerate(self.segments):
             for v in part.used:
                 used_in.setdefault(v, set()).add(k)
@@ -86,7 +86,7 @@ class ThreadSplitter:
 
     # --- what differs between threads ---
 
-    def differs(self, v: Any) -> bool:
+    def differs(self, v) -> bool:
         return v in self.varying
 
     def spread(self, block: Block) -> None:
@@ -111,7 +111,7 @@ class ThreadSplitter:
             for b in s.blocks:
                 self.spread(b)
 
-    def is_common(self, s: Any) -> bool:
+    def is_common(self, s) -> bool:
         """Is the statement the same for all threads, and without effects?"""
         if isinstance(s, (Store, Barrier, Allocate)) or any(map(self.differs, (*s.operands, *s.outs))):
             return False
@@ -119,7 +119,7 @@ class ThreadSplitter:
 
     def arrays_kept(self) -> dict:
         """Arrays of a thread that several segments use; array -> one with a layer for each thread."""
-        found: dict = {}
+        found = {}
         for k, part in enumerate(self.segments):
             for s in walk(Block(part.statements)):
                 if isinstance(s, (Allocate, Load, Store)):
@@ -135,9 +135,9 @@ class ThreadSplitter:
 
     def block(self, block: Block) -> list:
         plan: list = []
-        waiting: list = []
+        waiting = []
 
-        def flush(stores: Any = ()) -> None:
+        def flush(stores=()) -> None:
             if waiting or stores:
                 plan.append(Segment(list(waiting), list(stores)))
                 self.segments.append(plan[-1])
@@ -190,7 +190,7 @@ class ThreadSplitter:
             else:
                 self.w.put(part)
 
-    def around(self, s: Any, own: list, inner: list) -> None:
+    def around(self, s, own: list, inner: list) -> None:
         common = [k for k in range(len(s.results)) if k not in own]
         blocks = []
         for b, plan in zip(s.blocks, inner, strict=True):
@@ -211,9 +211,9 @@ class ThreadSplitter:
 
     def threads(self, part: Segment) -> None:
         w = self.w
-        new: dict = {}
+        new = {}
 
-        def change(s: Any, inner: Callable) -> list:
+        def change(s, inner: Callable) -> list:
             return [] if self.is_layer(s) else [self.moved(copied(s, new, inner))]
 
         def thread(z: Scalar, y: Scalar, x: Scalar) -> None:
@@ -240,10 +240,10 @@ class ThreadSplitter:
             lambda z: w.count(self.size[1], lambda y: w.count(self.size[2], lambda x: thread(z, y, x))),
         )
 
-    def is_layer(self, s: Any) -> bool:
+    def is_layer(self, s) -> bool:
         return isinstance(s, Allocate) and s.array in self.private
 
-    def moved(self, s: Any) -> Any:
+    def moved(self, s):
         """A statement on the thread's layer of an array."""
         if isinstance(s, (Load, Store)) and s.array in self.private:
             s.index = (self.number, *s.index)

@@ -19,7 +19,7 @@ from .program import LoopRefused
 class UniversalFunction:
     """The Python function of u, the axes of its cores, and the loop over these."""
 
-    def __init__(self, u: Any):
+    def __init__(self, u):
         self.u, self.name = u, u.__name__
         builder: Any = getattr(u, "gufunc_builder", None)
         self.writes = builder is not None  # the function writes its results; or it returns the one it has
@@ -40,7 +40,7 @@ class UniversalFunction:
             self.boxed = [False] * u.nin + [True]
         self.loop = self.written_loop()
 
-    def written_loop(self) -> Any:
+    def written_loop(self):
         """The loop, compiled.  It gets the first values of its results, whose core has an axis at least."""
         names = [f"x{n}" for n in range(len(self.cores))]
         makes = [f"y{n} = x{n}.copy()" for n in range(self.nin, len(names))]
@@ -67,7 +67,7 @@ class UniversalFunction:
 
     def sizes(self, args: list) -> tuple[tuple, dict]:
         """The shape over which the function is broadcast, and the lengths of the axes of cores."""
-        lengths: dict = {}
+        lengths = {}
         for x, core in zip(args, self.cores, strict=False):
             own = shape(x)[len(shape(x)) - len(core) :]
             if len(own) < len(core) or any(
@@ -77,7 +77,7 @@ class UniversalFunction:
         outer = [shape(x)[: len(shape(x)) - len(core)] for x, core in zip(args, self.cores, strict=False)]
         return np.broadcast_shapes(*outer), lengths
 
-    def __call__(self, args: tuple, kwargs: dict, follow: Callable) -> Any:
+    def __call__(self, args: tuple, kwargs: dict, follow: Callable):
         outs = kwargs.get("out", ())
         args = (*args, *(outs if type(outs) is tuple else (outs,)))
         if not kwargs.keys() <= {"out"} or len(args) not in (self.nin, len(self.cores)):
@@ -117,7 +117,7 @@ class UniversalFunction:
                 results[0][i, 0] = f(*given)
         return tuple(results)
 
-    def results(self, found: tuple, outs: tuple, to: tuple, lengths: dict, kinds: list) -> Any:
+    def results(self, found: tuple, outs: tuple, to: tuple, lengths: dict, kinds: list):
         got = [
             astype(reshape(y, to=(*to, *[lengths[a] for a in core])), to=kind)
             for y, core, kind in zip(found, self.cores[self.nin :], kinds[self.nin :], strict=True)

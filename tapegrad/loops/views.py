@@ -116,7 +116,7 @@ class Ranges:
                 parts.append(self.sliced(p, i))
         return replace(view, parts=tuple(parts))
 
-    def sliced(self, part: tuple, at: Any) -> tuple:
+    def sliced(self, part: tuple, at) -> tuple:
         """A slice (start, stop, step) of scalars, None where nothing is given."""
         w, (start, step, n) = self.w, part
         if isinstance(at, Known) and isinstance(at.object, slice):

@@ -58,18 +58,18 @@ class StatementWriter:
             return literal(v.number, type)
         return self.compute("cast", v, type=type)
 
-    def load(self, array: LoopArray, index: Any) -> Scalar:
+    def load(self, array: LoopArray, index) -> Scalar:
         out = Scalar(array.type)
         self.put(Load(out, array, tuple(index)))
         return out
 
-    def store(self, array: LoopArray, index: Any, value: Scalar) -> None:
+    def store(self, array: LoopArray, index, value: Scalar) -> None:
         self.put(Store(array, tuple(index), value))
 
-    def accumulate(self, array: LoopArray, index: Any, value: Scalar) -> None:
+    def accumulate(self, array: LoopArray, index, value: Scalar) -> None:
         self.put(Accumulate(array, tuple(index), value))
 
-    def atomic(self, op: str, array: LoopArray, index: Any, value: Scalar) -> None:
+    def atomic(self, op: str, array: LoopArray, index, value: Scalar) -> None:
         """Add or subtract a value, or store it if it compares so to the old content.
 
         No other thread comes between."""
@@ -81,22 +81,22 @@ class StatementWriter:
         new = self.compute("select", self.compute(op, value, old), value, old, type=array.type)
         self.put(Store(array, at, new, atomic=True))
 
-    def push(self, stack: Any, value: Scalar) -> None:
+    def push(self, stack, value: Scalar) -> None:
         self.put(Push(stack, value))
 
-    def pop(self, stack: Any) -> Scalar:
+    def pop(self, stack) -> Scalar:
         out = Scalar(stack.type)
         self.put(Pop(out, stack))
         return out
 
     def allocate(
-        self, type: str, shape: Any, name: str = "", shared: bool = False, zeroed: bool = True
+        self, type: str, shape, name: str = "", shared: bool = False, zeroed: bool = True
     ) -> LoopArray:
         array = LoopArray(type, shape, name, shared)
         self.put(Allocate(array, zeroed))
         return array
 
-    def within(self, block: Block, f: Callable, *x: Any) -> Any:
+    def within(self, block: Block, f: Callable, *x):
         """Call f while this block is open."""
         outer, self.block = self.block, block
         try:
@@ -104,7 +104,7 @@ class StatementWriter:
         finally:
             self.block = outer
 
-    def count(self, stop: Scalar, body: Callable, inits: Any = ()) -> list[Scalar]:
+    def count(self, stop: Scalar, body: Callable, inits=()) -> list[Scalar]:
         """A loop over range(stop); body(index, *args) returns what is handed on."""
         index, args, block = Scalar("i8"), [Scalar(v.type) for v in inits], Block()
         block.yields = list(self.within(block, body, index, *args) or ())
@@ -112,7 +112,7 @@ class StatementWriter:
         self.put(For(args, list(inits), block, results, index, (ZERO, stop, ONE)))
         return results
 
-    def each(self, shape: tuple, body: Callable, inits: Any = ()) -> list[Scalar]:
+    def each(self, shape: tuple, body: Callable, inits=()) -> list[Scalar]:
         """Loops over all indices of this shape; body(index, *args) returns what is handed on."""
 
         def axis(index: tuple, *args: Scalar) -> list[Scalar]:
@@ -149,7 +149,7 @@ class Rebound(Exception):
 class Unmergeable:
     """What a name is after a branch or a loop that leaves different objects."""
 
-    def __init__(self, *members: Any):
+    def __init__(self, *members):
         self.members: tuple = tuple(
             [n for m in members for n in (m.members if isinstance(m, Unmergeable) else (m,))]
         )
@@ -158,7 +158,7 @@ class Unmergeable:
 class NameScope:
     """The names of a block; in a loop, a name that is read becomes an argument."""
 
-    def __init__(self, parent: "NameScope | None", changes: Any = None):
+    def __init__(self, parent: "NameScope | None", changes=None):
         self.parent, self.is_loop = parent, changes is not None
         self.changes = changes or ()  # the names that a loop assigns
         self.names: dict[str, Any] = {}
@@ -166,7 +166,7 @@ class NameScope:
         self.args: dict[str, Scalar] = {}
         self.read: dict[str, Any] = {}  # fixed objects that were read before they were assigned here
 
-    def find(self, name: str) -> Any:
+    def find(self, name: str):
         """The object of this name, or None."""
         if name in self.names:
             return self.names[name]
@@ -190,16 +190,16 @@ class ProgramWriter(StatementWriter):
     def __init__(self) -> None:
         super().__init__()
         self.scope = NameScope(None)
-        self.same: dict = {}  # argument of a loop that never changes -> what it is
+        self.same = {}  # argument of a loop that never changes -> what it is
 
     def scopes(self) -> list[NameScope]:
         """The scopes that are open."""
-        found: Any = [self.scope]
+        found = [self.scope]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
         return found
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str):
         found = self.scope.find(name)
         if isinstance(found, Unmergeable):
             if all(hasattr(m, "origins") for m in found.members):
@@ -209,11 +209,11 @@ class ProgramWriter(StatementWriter):
             raise LoopRefused(f"line {self.line}: {name} is not defined here")
         return found
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value) -> None:
         self.scope.names[name] = value
         self.scope.assigned[name] = None
 
-    def scoped(self, block: Block, scope: NameScope, f: Callable) -> Any:
+    def scoped(self, block: Block, scope: NameScope, f: Callable):
         outer, self.scope = self.scope, scope
         try:
             return self.within(block, f)
@@ -242,7 +242,7 @@ class ProgramWriter(StatementWriter):
                 s.results.append(joined)
             self.set(name, joined)
 
-    def joined(self, a: Any, b: Any) -> Any:
+    def joined(self, a, b):
         """One object for both, or None where a result is needed."""
         if a is b:
             return a
@@ -255,16 +255,14 @@ class ProgramWriter(StatementWriter):
             return values[0]
         return a if type(a) is type(b) and not isinstance(a, Scalar) and a == b else Unmergeable(a, b)
 
-    def loop(self, body: Callable, changes: Any, bounds: tuple | None = None) -> None:
+    def loop(self, body: Callable, changes, bounds: tuple | None = None) -> None:
         """A loop over range(*bounds), body(index); or body() returns whether to go on.
 
         `changes`: the names that it may assign."""
         block, scope, outer = Block(), NameScope(self.scope, changes), self.scope
         index = Scalar("i8")
         test = self.scoped(block, scope, (lambda: body(index)) if bounds is not None else body)
-        s: Any = (
-            For([], [], block, [], index, bounds) if bounds is not None else DoWhile([], [], block, [], test)
-        )
+        s = For([], [], block, [], index, bounds) if bounds is not None else DoWhile([], [], block, [], test)
         self.put(s)
         for name, arg in scope.args.items():
             if name not in scope.assigned or scope.names[name] is arg:
@@ -291,7 +289,7 @@ class ProgramWriter(StatementWriter):
     def resolve(self, block: Block) -> Block:
         """Replace arguments that never change."""
 
-        def m(v: Any) -> Any:
+        def m(v):
             while v in self.same:
                 v = self.same[v]
             return v

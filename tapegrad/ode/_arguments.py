@@ -26,15 +26,15 @@ class ArgumentLayout:
     Leaves that hold no real number, such as integers and functions, are constants of the code."""
 
     def __init__(self, args: tuple, single: bool):
-        shapes: list[Any] = []
-        constants: list[Any] = []
+        shapes = []
+        constants = []
         for x in leaves(args):
             kind = getattr(getattr(x, "dtype", None), "kind", "")
             real = kind != "" and kind in "fiuc" or isinstance(x, float)
             shape = tuple(x.shape) if kind else ()
             shapes.append((shape if single else shape[:-1]) if real else None)
             constants.append(None if real else x)
-        self.shapes: tuple[Any, ...] = tuple(shapes)  # of each leaf of one sample; None: a constant
+        self.shapes: tuple = tuple(shapes)  # of each leaf of one sample; None: a constant
         self.constants = tuple(constants)
         self.tree = with_leaves(args, iter(range(len(self.shapes))))
         nested = any([is_node(x) for x in args])
@@ -52,12 +52,12 @@ class ArgumentLayout:
             [a is b or (type(a) is type(b) and isinstance(a, (int, str)) and a == b) for a, b in pairs]
         )
 
-    def restored(self, numbers: Any) -> Any:
+    def restored(self, numbers):
         """Return the arguments, with the numbers in place."""
         sizes = [0 if s is None else math.prod(s) for s in self.shapes]
         ends = plain_np.cumsum(sizes)
 
-        def leaf(k: int) -> Any:
+        def leaf(k: int):
             shape, last = self.shapes[k], ends[k]
             if shape is None:
                 return self.constants[k]
@@ -65,13 +65,13 @@ class ArgumentLayout:
 
         return tree_map(leaf, self.tree)
 
-    def leaves_of(self, tree: Any) -> list:
+    def leaves_of(self, tree) -> list:
         """Return the leaves of a result that is like the first argument; a list may stand for an array."""
-        found: list = []
+        found = []
         tree_map(lambda _, x: found.append(x), self.tree[0], tree)
         return found
 
-    def parts(self, rows: Any) -> Any:
+    def parts(self, rows):
         """Return rows (numbers, ...) as a tree like the first argument."""
         if self.tree == (0,) and len(self.shapes[0]) == 1:
             return rows
@@ -81,14 +81,14 @@ class ArgumentLayout:
             lambda k: rows[ends[k] - sizes[k] : ends[k]].reshape(self.shapes[k] + rest), self.tree[0]
         )
 
-    def rows(self, tree: Any) -> Any:
+    def rows(self, tree):
         """Return a tree of arrays as rows (numbers, ...)."""
-        given: list = []
+        given = []
         tree_map(lambda k, x: given.append(self._row(self.shapes[k], real_array(x))), self.tree, tree)
         return np.concatenate(given)
 
     @staticmethod
-    def _row(shape: tuple, x: Any) -> Any:
+    def _row(shape: tuple, x):
         found = tuple(layout_of(x).shape)
         if found[: len(shape)] != shape or len(found) == len(shape):
             raise ShapeError(
@@ -100,7 +100,7 @@ class ArgumentLayout:
 FROZEN.add(ArgumentLayout)
 
 
-def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
+def layouts_of(known: dict, y0, args: tuple) -> tuple:
     """Return whether there is one trajectory, the layouts of state and arguments, their kernels, and the
     arrays.
 
@@ -119,7 +119,7 @@ def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
     return single, state, layout, {}, (*state.arrays((y0,)), *layout.arrays(args))
 
 
-def real_array(x: Any) -> Any:
+def real_array(x):
     """Return an argument as an array of float64."""
     if not hasattr(x, "dtype"):
         x = np.asarray(x)
@@ -129,14 +129,14 @@ def real_array(x: Any) -> Any:
     return x if dtype is FLOAT64 else x.astype(FLOAT64)
 
 
-def state_tree(y0: Any) -> Any:
+def state_tree(y0):
     """Return a start as a tree of arrays of float64; a list of numbers is one array."""
     if type(y0) in (list, tuple) and not any([is_node(x) or getattr(x, "ndim", 0) for x in y0]):
         y0 = np.stack([real_array(x) for x in y0]) if len(y0) else plain_np.zeros(0)
     return tree_map(real_array, y0)
 
 
-def is_single(y0: Any) -> bool:
+def is_single(y0) -> bool:
     """Return whether a start is that of one trajectory: no array in it has two axes."""
     shapes = [tuple(layout_of(x).shape) for x in leaves(y0)]
     depth = max(map(len, shapes), default=0)
@@ -153,7 +153,7 @@ def is_single(y0: Any) -> bool:
     return depth < 2
 
 
-def kernel_rows(arrays: Sequence, single: bool) -> Any:
+def kernel_rows(arrays: Sequence, single: bool):
     """Return the arrays of a call as rows, (numbers,) or (numbers, B)."""
     arrays = in_library_of_state(arrays)
     if not single:
@@ -167,12 +167,12 @@ def in_library_of_state(arrays: Sequence) -> tuple:
     return tuple(arrays) if xp is plain_np else tuple([in_library(xp, x) for x in arrays])
 
 
-def in_library(xp: Any, x: Any) -> Any:
+def in_library(xp, x):
     """Return x in the library of the state, if it is a plain array of NumPy."""
     return xp.asarray(x) if xp is not plain_np and isinstance(x, (plain_np.ndarray, plain_np.generic)) else x
 
 
-def stacked_samples(arrays: Sequence) -> Any:
+def stacked_samples(arrays: Sequence):
     """Return rows (numbers, B) of arrays whose last axis is that of the samples; numbers are shared."""
     shapes = [tuple(layout_of(x).shape) or (1,) for x in arrays]
     counts = [s[-1] for s in shapes]
@@ -201,7 +201,7 @@ class Intervals:
 
     A datum is the start and the end of an interval, and what is added to the state at its start."""
 
-    def __init__(self, save_at: Any, t0: Any, doses: Any = None, n: int = 0):
+    def __init__(self, save_at, t0, doses=None, n: int = 0):
         if save_at is None:
             raise ArgumentError("ode: give the times of the result, save_at=, to solver or call")
         ends = np.reshape(real_array(save_at), (-1,))
@@ -216,7 +216,7 @@ class Intervals:
         else:
             self.data = self._with_doses(first, ends, n, *doses)
 
-    def _with_doses(self, first: Any, ends: Any, n: int, at: Any, amounts: Any) -> Any:
+    def _with_doses(self, first, ends, n: int, at, amounts):
         at, amounts = np.reshape(real_array(at), (-1,)), real_array(amounts)
         shape, where = tuple(layout_of(amounts).shape), plain_times(at)
         count = len(where)
@@ -245,7 +245,7 @@ class Intervals:
         return np.concatenate([limits, added])
 
 
-def plain_times(times: Any) -> Any:
+def plain_times(times):
     """Return a copy of the times without derivatives. What an open transform hides stays hidden."""
     times = value(times)
     if not isinstance(times, Variable):
@@ -254,7 +254,7 @@ def plain_times(times: Any) -> Any:
     return times
 
 
-def check_order(first: Any, times: Any) -> None:
+def check_order(first, times) -> None:
     """Raise if the times do not rise or fall from the first one."""
     lengths = np.diff(times, prepend=first)
     ordered = len(times) and ((lengths >= 0).all() or (lengths <= 0).all())

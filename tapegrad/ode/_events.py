@@ -94,7 +94,7 @@ class TracedEvent(NamedTuple):
     direction: float
 
     @classmethod
-    def of(cls, event: tuple, args: Any) -> "TracedEvent":
+    def of(cls, event: tuple, args) -> "TracedEvent":
         """Return an event whose functions take (t, y, args), with the arguments given."""
         function, change, *kind = event
         return cls(lambda t, y: function(t, y, args), change and (lambda t, y: change(t, y, args)), *kind)
@@ -140,7 +140,7 @@ class Step(NamedTuple):
     slope: Any
     h: Any
 
-    def shortened(self, h: Any) -> tuple:
+    def shortened(self, h) -> tuple:
         """Return time, state and slope at the end of a step of size h."""
         new, _, slope, _ = self.take(self.f, self.t, self.y, self.slope, h)
         return self.t + h, new, slope
@@ -161,33 +161,33 @@ class EventSearch:
     def __bool__(self) -> bool:
         return bool(self.events)
 
-    def values(self, t: Any, y: Any) -> Any:
+    def values(self, t, y):
         """Return the event functions, without derivatives."""
         return np.stack([value(e.function(t, y)) for e in self.events])
 
-    def signs(self, t: Any, y: Any, slope: Any, ahead: Any) -> Any:
+    def signs(self, t, y, slope, ahead):
         """Return the sign of each event function a little later, where it cannot be zero by rounding."""
         pairs = [self.rate(e, t, y, slope) for e in self.events]
         return np.stack([np.sign(value(g + ahead * rate)) for g, rate in pairs])
 
     @staticmethod
-    def rate(event: TracedEvent, t: Any, y: Any, slope: Any) -> tuple:
+    def rate(event: TracedEvent, t, y, slope) -> tuple:
         """Return an event function and its derivative along the trajectory."""
         return jvp(event.function, (t, y), (1.0, slope))
 
-    def crossings(self, state: EventState, values: Any) -> tuple:
+    def crossings(self, state: EventState, values) -> tuple:
         """Return which event functions crossed zero in their direction, and the signs after the step."""
         sign = state.sign
         way = np.array([e.direction for e in self.events])
         crossed = (sign * values <= 0.0) & (sign != 0.0) & (sign * way <= 0.0)
         return crossed, np.where(values == 0.0, -sign, np.sign(values))
 
-    def located(self, event: TracedEvent, step: Step, sign: Any, crossed: Any) -> tuple:
+    def located(self, event: TracedEvent, step: Step, sign, crossed) -> tuple:
         """Return the size of the step that ends where the event function is zero, and the state there.
 
         `refined` counts the last evaluations, which hand on derivatives; the size itself stays."""
 
-        def going(c: tuple) -> Any:
+        def going(c: tuple):
             return crossed & (c[-1] < DERIVATIVE_STEPS)
 
         def body(c: tuple) -> tuple:
@@ -213,17 +213,17 @@ class EventSearch:
         start = 0.0, h, h, step.h, step.y, np.inf, 0.0
         return while_loop(going, body, start, MOST_ITERATIONS)[3:5]
 
-    def recorded(self, t: Any, y: Any, fires: Any, slots: tuple) -> tuple:
+    def recorded(self, t, y, fires, slots: tuple) -> tuple:
         """Return the slots of an event with a time and a state in them, if it fires."""
 
-        def once(_: Any, c: tuple) -> tuple:
+        def once(_, c: tuple) -> tuple:
             count, times, states = c
             here = np.arange(float(self.most)) == count
             return count + 1.0, np.where(here, t, times), np.where(here[:, None], y, states)
 
         return loop(np.where(fires, 1.0, 0.0), once, slots, max_steps=1)
 
-    def taken(self, step: Step, state: EventState, values: Any, good: Any) -> tuple:
+    def taken(self, step: Step, state: EventState, values, good) -> tuple:
         """Return the state for the steps to come, which part of the step is left, and what follows a cut.
 
         What follows is (cut, ended, full, h, y, slope): whether the step ends at an event, whether the
@@ -251,7 +251,7 @@ class EventSearch:
         cut = first <= 1.0
         ended = functools.reduce(operator.or_, [x & end for x, end in zip(fires, ends, strict=True)])
 
-        def once(_: Any, c: tuple) -> tuple:
+        def once(_, c: tuple) -> tuple:
             y = c[0]
             for x, event in zip(fires, self.events, strict=True):
                 if event.change:

@@ -48,7 +48,7 @@ class ArrayDerivative:
     seeds: int  # the number of cotangents or tangents
     back: bool
 
-    def __call__(self, *arrays: Any) -> tuple:
+    def __call__(self, *arrays) -> tuple:
         seeds, given = arrays[: self.seeds], arrays[self.seeds :]
         return tuple(vjp(self.f, *given)[1](seeds) if self.back else jvp(self.f, given, seeds)[1])
 
@@ -57,10 +57,10 @@ def with_derivatives(f: Callable, run: Callable) -> Callable:
     """Return the function run(f), from arrays to a tuple of arrays. Its derivatives are such functions of
     those of f, to any order."""
 
-    def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
+    def pull(w: tuple, out: tuple, *arrays) -> tuple:
         return with_derivatives(ArrayDerivative(f, len(w), True), run)(*filled(w, out), *arrays)
 
-    def push(t: tuple, out: tuple, *arrays: Any) -> tuple:
+    def push(t: tuple, out: tuple, *arrays) -> tuple:
         return with_derivatives(ArrayDerivative(f, len(t), False), run)(*filled(t, arrays), *arrays)
 
     return rule(run(f), vjp=pull, jvp=push, pure=True)
@@ -75,7 +75,7 @@ def without_handles(f: Callable) -> Callable:
 def recomputed(f: Callable) -> Callable:
     """Return a function of arrays like f that keeps its arguments only. Its derivatives run f again."""
 
-    def check(out: Any, found: Any) -> None:
+    def check(out, found) -> None:
         first, now = [
             plain_np.concatenate([plain_np.ravel(x) for x in leaves(value(v))]) for v in (out, found)
         ]
@@ -85,13 +85,13 @@ def recomputed(f: Callable) -> Callable:
                 "What it draws or alters must be an argument"
             )
 
-    def pull(w: Any, out: Any, *arrays: Any) -> Any:
+    def pull(w, out, *arrays):
         with plain_np.errstate(**QUIET), leaving_nothing(f, w, arrays) as again:
             found, pullback = vjp(again, *arrays)
             check(out, found)
             return pullback(w)
 
-    def push(t: tuple, out: Any, *arrays: Any) -> Any:
+    def push(t: tuple, out, *arrays):
         with plain_np.errstate(**QUIET), leaving_nothing(f, t, arrays) as again:
             found, tangents = jvp(again, arrays, tuple(filled(t, arrays)))
             check(out, found)
@@ -107,17 +107,17 @@ class ArrayFunction:
     def __init__(self, make: Callable, f: Callable):
         self.make, self.f, self.run, self.__name__ = make, f, make(f), user_name(f)
 
-    def __call__(self, t: Any, y: Any, numbers: Any) -> Any:
+    def __call__(self, t, y, numbers):
         return self.run(t, y, numbers)
 
 
 class ExplicitStep:
     """A step of an explicit method as a function of arrays."""
 
-    def __init__(self, f: Any):
+    def __init__(self, f):
         self.f, self.__name__ = f, f.__name__
 
-    def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
+    def __call__(self, t, y, slope, h, numbers) -> tuple:
         return tsitouras_step(lambda t, y: self.f(t, y, numbers), t, y, slope, h)
 
 
@@ -125,10 +125,10 @@ class SparseJacobian:
     """The Jacobian by y of a function, with a plan for each of its branches; None where no pattern can be
     found, as of a function that counts its calls."""
 
-    def __init__(self, search: Any, plans: list):
+    def __init__(self, search, plans: list):
         self.search, self.plans = search, plans
 
-    def __call__(self, *at: Any) -> Any:
+    def __call__(self, *at):
         for plan in self.plans:
             try:
                 return plan(*at)
@@ -155,7 +155,7 @@ class SparseStep(ExplicitStep):
             jacobian = SparseJacobian(search, [])
         self.jacobian = jacobian
 
-    def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
+    def __call__(self, t, y, slope, h, numbers) -> tuple:
         def solver(f: Callable, t: Any, y: Any, h: Any) -> Callable:
             J, one = self.jacobian(t, y, numbers), sparse.eye_array(len(y), format="csc")
             if J is None:
@@ -195,20 +195,20 @@ class ArrayEquation(Equation):
     """An equation whose recursions run on arrays. Its functions take the numbers of the arguments."""
 
     @staticmethod
-    def steps(*given: Any) -> Interval:
+    def steps(*given) -> Interval:
         return ArrayInterval(*given)
 
-    def interval(self, theta: Any, limits: Any) -> Interval:
+    def interval(self, theta, limits) -> Interval:
         steps: Any = super().interval(theta, limits)
         take, numbers = self.take, theta[self.n :]
         steps.take = lambda f, t, y, slope, h: take(np.asarray(t), y, slope, np.asarray(h), numbers)
         steps.again = functools.partial(self.recomputed_segment, theta, limits)
         return steps
 
-    def recomputed_segment(self, theta: Any, limits: Any, c: Progress, steps: int) -> Progress:
+    def recomputed_segment(self, theta, limits, c: Progress, steps: int) -> Progress:
         """Return what is carried after so many steps, of which a derivative keeps the first start only."""
 
-        def taken(theta: Any, limits: Any, *numbers: Any) -> tuple:
+        def taken(theta, limits, *numbers) -> tuple:
             interval = self.interval(theta, limits)
             after = while_loop(interval.going, interval.advanced, with_leaves(c, iter(numbers)), steps)
             return tuple(map(np.asarray, leaves(after)))
@@ -240,14 +240,14 @@ class ArrayRecursion:
     def __init__(self, init: Callable, step: Callable):
         self.init, self.step = init, step
 
-    def path(self, theta: Any, data: Any) -> Any:
+    def path(self, theta, data):
         """Return the rows of each datum, (numbers, data), or (numbers, data, B)."""
         if seen(theta) is not None is not seen(data):
             return self.rows(theta, data)
         # in a recording one operation; of samples of `tg.vmap`, one after another
         return with_derivatives(lambda *arrays: (self.rows(*arrays),), without_handles)(theta, data)[0]
 
-    def rows(self, theta: Any, data: Any) -> Any:
+    def rows(self, theta, data):
         """Return these rows, of arrays whose values can be seen."""
         if layout_of(theta).ndim == 1:
             return self.of_one(theta, data)
@@ -256,7 +256,7 @@ class ArrayRecursion:
             [self.of_one(theta[:, k], data if data.ndim == 2 else data[..., k]) for k in each], -1
         )
 
-    def of_one(self, theta: Any, data: Any) -> Any:
+    def of_one(self, theta, data):
         carry, rows = self.init(theta), []
         with plain_np.errstate(**QUIET):
             for k in range(layout_of(data).shape[1]):

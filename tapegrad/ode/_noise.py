@@ -4,7 +4,6 @@ The key of the generator is (seed, trajectory). The word at step * noises + k be
 the inverse of the normal distribution. So a word is one number, whatever else is drawn."""
 
 import operator
-from typing import Any
 
 import numpy as np
 import scipy.special
@@ -54,7 +53,7 @@ def normal_noise(seed: int, shape: tuple[int, ...], first: int = 0) -> np.ndarra
     noises, steps, batch = [*sizes, 1][:3]
     words = np.empty((batch, steps, noises), np.uint64)
     generator = np.random.Philox(key=seed)
-    state: Any = generator.state
+    state = generator.state
     for b in range(batch):
         state["state"]["key"] = np.array([seed, first + b], np.uint64)
         generator.state = state

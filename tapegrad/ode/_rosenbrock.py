@@ -10,7 +10,6 @@ With J = df/dy and W = 1 - h gamma J, stage i solves
 The last three stages start where the stage before them ends. The last one is the estimate of the error."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -49,19 +48,17 @@ COUPLING = (
 )  # fmt: skip
 
 
-def dense_solver(f: Callable, t: Any, y: Any, h: Any) -> Callable:
+def dense_solver(f: Callable, t, y, h) -> Callable:
     """Return a function that solves equations with the matrix W."""
     W = np.eye(len(y)) - h * GAMMA * jacobian(lambda y: f(t, y), mode="forward")(y)
     return lambda right: np.linalg.solve(W, right)
 
 
-def rosenbrock_step(
-    f: Callable, t: Any, y: Any, slope: Any, h: Any, solver: Callable = dense_solver
-) -> tuple:
+def rosenbrock_step(f: Callable, t, y, slope, h, solver: Callable = dense_solver) -> tuple:
     """Return the state after a step, the estimate of its error, the slope there, and no stiffness."""
     by_time = jvp(f, (t, y), (1.0, None))[1]
     solve = solver(f, t, y, h)
-    ks: list = []
+    ks = []
     new = y
     for i, couplings in enumerate(COUPLING):
         if 0 < i < len(STAGES):

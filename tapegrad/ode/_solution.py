@@ -79,7 +79,7 @@ class Solution:
         return f"<Solution y {shapes}: {self.accepted.sum():.0f} steps, {self.rejected.sum():.0f} rejected>"
 
 
-def event_records(rows: Any, state: ArgumentLayout, events: int, most: int) -> tuple:
+def event_records(rows, state: ArgumentLayout, events: int, most: int) -> tuple:
     """Return the records of events of their rows: for each event its count, times and states."""
     found = []
     for k in range(events):
@@ -97,7 +97,7 @@ def event_records(rows: Any, state: ArgumentLayout, events: int, most: int) -> t
     return tuple(found)
 
 
-def failure(f: Callable, status: Any, times: Any, reasons: dict, single: bool) -> ConvergenceError:
+def failure(f: Callable, status, times, reasons: dict, single: bool) -> ConvergenceError:
     """Return the error for the first trajectory that failed, of arrays (times, B) of its status and time
     reached."""
     failed = plain_np.flatnonzero(status[-1] > 0)

@@ -52,7 +52,7 @@ class Solver:
         f: Callable,
         method: str,
         control: StepControl,
-        save_at: Any,
+        save_at,
         events: tuple,
         most_events: int,
         dense: bool,
@@ -61,8 +61,8 @@ class Solver:
         self.f, self.method, self.control, self.save_at, self.nan = f, method, control, save_at, nan
         self.events, self.most_events, self.dense = events, most_events, dense
         self.given = None if save_at is None else Intervals(save_at, None)
-        self.kernels: dict = {}
-        self.layouts: dict = {}
+        self.kernels = {}
+        self.layouts = {}
         self.room = FIRST_STEPS
 
     def __repr__(self) -> str:
@@ -73,14 +73,14 @@ class Solver:
 
     def __call__(
         self,
-        y0: Any,
-        *args: Any,
-        save_at: Any = None,
-        t0: Any = None,
-        t_span: Any = None,
-        doses: Any = None,
-        client: Any = None,
-        store: Any = None,
+        y0,
+        *args,
+        save_at=None,
+        t0=None,
+        t_span=None,
+        doses=None,
+        client=None,
+        store=None,
         progress: bool | str = False,
     ) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
@@ -132,7 +132,7 @@ class Solver:
         """The time that was spent on the compilation of kernels."""
         return sum([kernel.compile_seconds for kernel, _ in list(self.kernels.values())])
 
-    def _by_steps(self, problem: "Trajectories", theta: Any, save_at: Any, t0: Any, t_span: Any) -> Solution:
+    def _by_steps(self, problem: "Trajectories", theta, save_at, t0, t_span) -> Solution:
         """Return the result at the accepted steps, or at times between them."""
         times: Any = None if save_at is None else np.reshape(real_array(save_at), (-1,))
         if t_span is not None and t0 is not None or (t_span is None and times is None):
@@ -167,9 +167,7 @@ class Solver:
         found = sol(times)
         return self._solution(found, plain_times(times), events, report[:, -1], problem, sol)
 
-    def _solution(
-        self, y: Any, t: Any, events: Any, last: Any, problem: "Trajectories", sol: Any = None
-    ) -> Solution:
+    def _solution(self, y, t, events, last, problem: "Trajectories", sol=None) -> Solution:
         """Return the result, of the last report of each trajectory."""
         _, accepted, rejected, status = last
         status = plain_np.sign(0.0 - status)
@@ -179,12 +177,12 @@ class Solver:
         stats = SolverStats(accepted, rejected, steps * stiff, problem.seconds() - problem.before)
         return Solution(y, t, events, status, stats, sol)
 
-    def _records(self, rows: Any, state: ArgumentLayout) -> tuple:
+    def _records(self, rows, state: ArgumentLayout) -> tuple:
         if not self.events:
             return ()
         return event_records(rows[REPORTED:, -1], state, len(self.events), self.most_events)
 
-    def _check(self, report: Any, single: bool) -> None:
+    def _check(self, report, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
         if self.nan:
             return

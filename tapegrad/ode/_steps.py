@@ -34,7 +34,7 @@ STIFF_STEPS = 15.0  # as many steps at the bound of stability, less half of the 
 EPSILON = float(np.finfo(float).eps)
 
 
-def chosen(condition: Any, x: Any, y: Any) -> Any:
+def chosen(condition, x, y):
     """Return `numpy.where` in a kernel, and else one of the two as it is."""
     return np.where(condition, x, y) if isinstance(condition, Sym) else x if condition else y
 
@@ -48,13 +48,13 @@ class StepControl(NamedTuple):
     most_steps: int
     detects: bool = False  # whether a stiff or too long trajectory ends with the status STIFF
 
-    def error(self, error: Any, y: Any, new: Any) -> Any:
+    def error(self, error, y, new):
         """Return the mean square of the error relative to the tolerance."""
         before, after = np.abs(y), np.abs(new)
         scaled = error / (self.atol + self.rtol * np.where(after > before, after, before))
         return (scaled * scaled).sum() * (1.0 / len(y))
 
-    def first_size(self, y: Any, slope: Any, length: Any) -> Any:
+    def first_size(self, y, slope, length):
         """Return a size for the first step: a hundredth of the time in which y changes by itself."""
         if self.first:
             return self.first
@@ -83,30 +83,28 @@ class Progress(NamedTuple):
 class Interval:
     """The steps of one trajectory from one time to the next, in segments if they may be many."""
 
-    def __init__(
-        self, take: Callable, f: Callable, control: StepControl, search: Any, limits: Any, moves: bool
-    ):
+    def __init__(self, take: Callable, f: Callable, control: StepControl, search, limits, moves: bool):
         start, end = limits[0], limits[1]
         self.take, self.f, self.control, self.search, self.moves = take, f, control, search, moves
         self.a, self.b = value(start), value(end)
         self.length, self.way = np.abs(self.b - self.a), np.where(self.b < self.a, -1.0, 1.0)
         self.by_start, self.by_end = start - self.a, end - self.b  # zero, with a derivative
 
-    def moved(self, c: Progress) -> Any:
+    def moved(self, c: Progress):
         """Return zero, with the derivative of the time of an event that has changed the state there."""
         return np.where(c.at == c.events.base, c.events.shift, 0.0) if self.search else 0.0
 
-    def reached(self, c: Progress) -> Any:
+    def reached(self, c: Progress):
         """Return the time that is reached, with its derivative."""
         by_start = np.where(c.accepted + c.rejected == 0.0, self.by_start, self.moved(c))
         by_end = (c.at >= self.length) & (self.length > 0.0)
         return self.a + self.way * c.at + np.where(by_end, self.by_end, by_start)
 
-    def moved_state(self, t: Any, y: Any, change: Any) -> Any:
+    def moved_state(self, t, y, change):
         """Return the state after a step from t whose size is zero, with a derivative."""
         return self.take(self.f, t, y, self.f(t, y), change)[0] if self.moves else y
 
-    def at_the_end(self, c: Progress, before: Any) -> Progress:
+    def at_the_end(self, c: Progress, before) -> Progress:
         """Return what is carried, the state at the end as that at the end as given; `before`: was the end
         reached before?"""
         there = (c.at >= self.length) & ~before
@@ -158,7 +156,7 @@ class Interval:
             else after
         )
 
-    def searched(self, step: Step, before: Progress, after: Progress, values: Any, good: Any) -> Progress:
+    def searched(self, step: Step, before: Progress, after: Progress, values, good) -> Progress:
         """Return what is carried after the events of a step."""
         state, (cut, ended, full, h, y, slope) = self.search.taken(
             step, before.events, values, good & (value(step.h) != 0.0)
@@ -193,7 +191,7 @@ class Interval:
             events = events._replace(sign=np.where(events.sign == 0.0, signs, events.sign))
         return c._replace(slope=slope, size=size, events=events)
 
-    def going(self, c: Progress) -> Any:
+    def going(self, c: Progress):
         """Return whether a step is left to be tried."""
         return (c.at < self.length) & (c.status == STEPS_DONE) | (c.status == UNTRIED)
 
@@ -227,7 +225,7 @@ class Equation(NamedTuple):
     gated: bool = False
     moves: bool = False
 
-    def init(self, theta: Any) -> Progress:
+    def init(self, theta) -> Progress:
         """Return what is carried before the first step; theta is the state, followed by the arguments."""
         status = np.where(theta[-1] > 0.0, STEPS_DONE, LEFT_OUT) if self.gated else STEPS_DONE
         events: Any = ()
@@ -235,17 +233,17 @@ class Equation(NamedTuple):
             events = EventState(0.0, 0.0, *empty_slots(len(self.events), self.most_events, self.n))
         return Progress(0.0, theta[: self.n], (), 0.0, 1.0, 0.0, 0.0, status, 0.0, events)
 
-    def interval(self, theta: Any, limits: Any) -> Interval:
+    def interval(self, theta, limits) -> Interval:
         given = self.arguments(theta[self.n :])
         search = EventSearch([TracedEvent.of(e, given) for e in self.events], self.most_events)
         f = lambda t, y: self.f(t, y, given)
         return self.steps(self.take, f, self.control, search, limits, self.moves)
 
     @staticmethod
-    def steps(*given: Any) -> Interval:
+    def steps(*given) -> Interval:
         return Interval(*given)
 
-    def rows(self, c: Progress, y: Any, t: Any) -> Any:
+    def rows(self, c: Progress, y, t):
         """Return state, time, numbers of accepted and rejected steps, status, and the slots of events."""
         rows = [y, np.stack([t, c.accepted, c.rejected, c.status])]
         for count, times, states in c.events.slots if self.events else ():
@@ -255,7 +253,7 @@ class Equation(NamedTuple):
     def saved(self) -> tuple:
         """Return `init` and `step` of the recursion over the saved times; a datum is an interval."""
 
-        def step(c: Progress, theta: Any, datum: Any) -> tuple:
+        def step(c: Progress, theta, datum) -> tuple:
             if len(datum) > 2:
                 c = c._replace(y=c.y + datum[2:])
                 if self.events:
@@ -275,7 +273,7 @@ class Equation(NamedTuple):
 
         A datum is the whole interval. A step hands out what was carried before it."""
 
-        def step(c: Progress, theta: Any, limits: Any) -> tuple:
+        def step(c: Progress, theta, limits) -> tuple:
             steps = self.interval(theta, limits)
             given, c = c, steps.begun(c, True)
             after = steps.at_the_end(steps.stepped(c), c.at >= steps.length)
@@ -288,7 +286,7 @@ class Equation(NamedTuple):
 
         A datum is the time before a step, its size, and the state. There is nothing to carry."""
 
-        def step(c: Any, theta: Any, datum: Any) -> tuple:
+        def step(c, theta, datum) -> tuple:
             t, h, y = datum[0], datum[1], datum[2:]
             steps = self.interval(theta, (t, t))
             return c, steps.take(steps.f, t, y, steps.f(t, y), h)[0]

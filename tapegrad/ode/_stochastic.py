@@ -44,13 +44,13 @@ REASONS = {
 }
 
 
-def euler_noise(g: Callable, t: Any, y: Any, h: Any, dw: Any) -> tuple:
+def euler_noise(g: Callable, t, y, h, dw) -> tuple:
     """Return what the noise adds to the state, and whether the scheme holds."""
     found = g(t, y)
     return (found * dw if found.ndim == 1 else found @ dw), True
 
 
-def milstein_noise(g: Callable, t: Any, y: Any, h: Any, dw: Any) -> tuple:
+def milstein_noise(g: Callable, t, y, h, dw) -> tuple:
     """Return what the noise adds to the state, and whether the noise commutes."""
     found = g(t, y)
     if found.ndim == 1:  # noise k acts on component k alone
@@ -76,10 +76,10 @@ def milstein_noise(g: Callable, t: Any, y: Any, h: Any, dw: Any) -> tuple:
 def walk(drift: Callable, diffusion: Callable, added: Callable, n: int, arguments: Callable) -> tuple:
     """Return `init` and `step` of the recursion over the steps. A datum is time, size and increments."""
 
-    def init(theta: Any) -> tuple:
+    def init(theta) -> tuple:
         return theta[:n], STEPS_DONE
 
-    def step(carry: tuple, theta: Any, datum: Any) -> tuple:
+    def step(carry: tuple, theta, datum) -> tuple:
         y, status = carry
         given, t, h = arguments(theta[n:]), datum[0], datum[1]
         change, holds = added(lambda t, y: diffusion(t, y, given), t, y, h, datum[2:])
@@ -99,7 +99,7 @@ def walk(drift: Callable, diffusion: Callable, added: Callable, n: int, argument
 class StepGrid:
     """Steps of about one size from the first time to the saved times."""
 
-    def __init__(self, save_at: Any, t0: Any, size: float):
+    def __init__(self, save_at, t0, size: float):
         if save_at is None:
             raise ArgumentError("ode: give the times of the result, save_at=, to stochastic_solver or call")
         if is_tracked(save_at) or is_tracked(t0):
@@ -131,28 +131,28 @@ class StochasticSolver:
         diffusion: Callable,
         method: str,
         size: float,
-        save_at: Any,
+        save_at,
         noises: int | None,
         nan: bool,
     ):
         self.drift, self.diffusion, self.method, self.size = drift, diffusion, method, size
         self.save_at, self.noises, self.nan = save_at, noises, nan
-        self.kernels: dict = {}
-        self.layouts: dict = {}
+        self.kernels = {}
+        self.layouts = {}
 
     def __repr__(self) -> str:
         return f"<ode.stochastic_solver of {origin(self.drift)}, {self.method}>"
 
     def __call__(
         self,
-        y0: Any,
-        *args: Any,
+        y0,
+        *args,
         seed: int | None = None,
-        noise: Any = None,
+        noise=None,
         samples: int | None = None,
         first: int = 0,
-        save_at: Any = None,
-        t0: Any = None,
+        save_at=None,
+        t0=None,
     ) -> Solution:
         """Solve dy = drift(t, y, *args) dt + diffusion(t, y, *args) dW from y0; see `stochastic_solver`."""
         single, state, layout, _, arrays = layouts_of(self.layouts, y0, args)
@@ -188,7 +188,7 @@ class StochasticSolver:
         stats = SolverStats(grid.count + none, none, none, kernel.compile_seconds - before)
         return Solution(y, grid.times, (), -1 * failed, stats)
 
-    def _spread(self, theta: Any, samples: int) -> Any:
+    def _spread(self, theta, samples: int):
         """Return the rows of as many trajectories."""
         shape = tuple(layout_of(theta).shape)
         if len(shape) != 2 or shape[1] not in (1, samples):
@@ -197,7 +197,7 @@ class StochasticSolver:
             )
         return np.broadcast_to(theta, (shape[0], samples))
 
-    def _kernel(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> Any:
+    def _kernel(self, state: ArgumentLayout, layout: ArgumentLayout, count: int):
         """Return the kernel for states and arguments of these shapes."""
         found = self.kernels.get((state.key, layout.key))
         if found is None or not found[1].has_constants_of(layout):
@@ -215,7 +215,7 @@ class StochasticSolver:
             found = self.kernels[state.key, layout.key] = made, layout
         return found[0]
 
-    def _refuse(self, status: Any, grid: StepGrid, single: bool) -> None:
+    def _refuse(self, status, grid: StepGrid, single: bool) -> None:
         """Raise for the first trajectory that failed."""
         status = status.reshape(grid.count, -1)
         raise failure(

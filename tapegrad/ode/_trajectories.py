@@ -40,7 +40,7 @@ def of_one_part(f: Callable, arrays: tuple) -> tuple:
     return tuple(f(*arrays))
 
 
-def of_all_samples(x: Any) -> Any:
+def of_all_samples(x):
     """Return the values of x, those of all samples of `tg.vmap` at once. What a recording hides stays
     hidden."""
     if not all([t.visibility == SAMPLED for t in OPEN.hiding]):
@@ -49,7 +49,7 @@ def of_all_samples(x: Any) -> Any:
     return found
 
 
-def fresh_copy(x: Any) -> Any:
+def fresh_copy(x):
     """Return a copy whose pickle depends on its numbers only, and not on where they come from."""
     made = plain_np.empty(x.shape)
     made[...] = x
@@ -60,7 +60,7 @@ def in_parts(options: tuple, f: Callable) -> Callable:
     """Return a function like f, from arrays to a tuple of arrays, whose last axis is computed in parts."""
     client, store, progress = options
 
-    def computed(*arrays: Any) -> tuple:
+    def computed(*arrays) -> tuple:
         cuts = range(0, max(arrays[0].shape[-1], 1), PART)
         parts = [tuple([fresh_copy(x[..., k : k + PART]) for x in arrays]) for k in cuts]
         solve = load("tapegrad.parallel.workers").run_parts
@@ -77,7 +77,7 @@ class PartOfTrajectories:
     trajectories: "Trajectories"
     purpose: str
 
-    def __call__(self, theta: Any, data: Any) -> tuple:
+    def __call__(self, theta, data) -> tuple:
         found, stiff = self.trajectories.by_kernels(self.purpose, theta, data)
         row = np.broadcast_to(1.0 * stiff, (1, *layout_of(found[0]).shape[1:]))
         return (np.concatenate([*found, row]),)
@@ -87,12 +87,12 @@ class Trajectories:
     """The trajectories of one call. `stiff` tells which of them Rodas5P has solved; `before` is the time that
     had been spent on compilation."""
 
-    def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int, known: dict):
+    def __init__(self, solver, state: ArgumentLayout, layout: ArgumentLayout, count: int, known: dict):
         self.solver, self.state, self.layout, self.count = solver, state, layout, count
         self.known = known  # the kernels that these layouts have taken so far
         self.options: tuple | None = None
         self.moves = False  # do the times carry derivatives?
-        self.stiff: Any = solver.method == IMPLICIT
+        self.stiff = solver.method == IMPLICIT
         self.before = self.seconds()
 
     def seconds(self) -> float:
@@ -110,7 +110,7 @@ class Trajectories:
             raise ArgumentError("ode: client=, store= and progress= are for many trajectories, y0 (n, B)")
         self.options = options
 
-    def rows(self, purpose: str, theta: Any, data: Any) -> tuple:
+    def rows(self, purpose: str, theta, data) -> tuple:
         """Return the rows of a recursion of `Equation`: the states, and the others.
 
         theta is (p, B), (p,), or the tuple of arrays of one trajectory."""
@@ -132,12 +132,12 @@ class Trajectories:
         self.stiff = value(found[-1, -1]) > 0.0
         return found[: self.state.count], found[self.state.count : -1]
 
-    def shortened(self, theta: Any, data: Any) -> Any:
+    def shortened(self, theta, data):
         """Return the states after shortened steps, each by the method of its trajectory."""
         (found, _), _ = self.by_kernels("between", theta, data, self.stiff)
         return found
 
-    def by_kernels(self, purpose: str, theta: Any, data: Any, stiff: Any = None) -> tuple:
+    def by_kernels(self, purpose: str, theta, data, stiff=None) -> tuple:
         """Return the rows, and which trajectories Rodas5P has solved.
 
         With the method "auto" it solves those that are found stiff, from their start."""
@@ -149,7 +149,7 @@ class Trajectories:
             stiff = value(primal_of(found[1])[STATUS, -1]) == STIFF
         return self.replaced(purpose, found, stiff, theta, data), stiff
 
-    def replaced(self, purpose: str, found: tuple, stiff: Any, theta: Any, data: Any) -> tuple:
+    def replaced(self, purpose: str, found: tuple, stiff, theta, data) -> tuple:
         """Return the rows, those of stiff trajectories by Rodas5P."""
         known = seen(stiff)
         if self.state.count > MOST_STATES[IMPLICIT] if known is None else not known.any():
@@ -159,7 +159,7 @@ class Trajectories:
         others = self.path(purpose, IMPLICIT, gated, data)
         return tuple([np.where(stiff, x, y) for x, y in zip(others, found, strict=True)])
 
-    def path(self, purpose: str, method: str, theta: Any, data: Any) -> tuple:
+    def path(self, purpose: str, method: str, theta, data) -> tuple:
         """Return the rows by the kernel for states and arguments of these shapes, or by what runs on arrays
         in its place."""
         n = self.state.count
@@ -172,7 +172,7 @@ class Trajectories:
         found = self.kernel(purpose, method, large).path(theta, data)
         return found[:n], found[n:]
 
-    def kernel(self, purpose: str, method: str, large: bool) -> Any:
+    def kernel(self, purpose: str, method: str, large: bool):
         """Return the kernel, or what runs on arrays in its place."""
         if (known := self.known.get((purpose, method, self.moves))) is not None:
             return known
@@ -189,7 +189,7 @@ class Trajectories:
         self.before += found[0].compile_seconds
         return self.known.setdefault(key[:3], found[0])
 
-    def check_large(self, theta: Any) -> None:
+    def check_large(self, theta) -> None:
         """Raise if a system of many states cannot be solved on these arrays."""
         text = f"ode: {origin(self.solver.f)} has {self.state.count} states"
         if xp_of(layout_of(theta)) is not plain_np:
@@ -207,7 +207,7 @@ class Trajectories:
             made = make(f)
             return lambda t, y, numbers: made(t, y, restored(numbers))
 
-        def of(make: Callable, f: Any) -> Any:
+        def of(make: Callable, f):
             if f is None:
                 return None
             return ArrayFunction(functools.partial(with_numbers, make), f) if large else make(f)
@@ -228,7 +228,7 @@ class Trajectories:
         made = Equation(slope, take, control, state.count, restored, events, most, gated, self.moves)
         return on_arrays(made, SparseStep if method == IMPLICIT else ExplicitStep) if large else made
 
-    def inlined(self, arrays: Any, limits: Any) -> tuple:
+    def inlined(self, arrays, limits) -> tuple:
         """Return the rows at saved times as a part of the kernel that is being traced."""
         method = self.solver.method if self.solver.method in METHODS else EXPLICIT
         init, step = self.equation(method, False).saved()
@@ -248,13 +248,13 @@ class DenseSolution:
 
     Its result is (n,) for a number t, and (n, m) for m times, followed by B for a batch."""
 
-    def __init__(self, problem: Trajectories, theta: Any, span: Any, t: Any, y: Any):
+    def __init__(self, problem: Trajectories, theta, span, t, y):
         self.problem, self.theta, self.span, self.t, self.y = problem, theta, span, t, y
 
     def __repr__(self) -> str:
         return f"<DenseSolution from {self.span[0]:.6g} to {self.span[1]:.6g}>"
 
-    def __call__(self, t: Any) -> Any:
+    def __call__(self, t):
         t = real_array(t)
         shape, plain = tuple(layout_of(t).shape), plain_times(t)
         low, high = sorted(self.span)

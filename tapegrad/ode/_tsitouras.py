@@ -4,7 +4,6 @@ Ch. Tsitouras, Runge-Kutta pairs of order 5(4) satisfying only the first column 
 Computers & Mathematics with Applications 62 (2011) 770-775."""
 
 from collections.abc import Callable
-from typing import Any
 
 NODES = (0.0, 0.161, 0.327, 0.9, 0.9800255409045097, 1.0, 1.0)
 STAGES = (
@@ -24,7 +23,7 @@ ERROR = (
 STABILITY_BOUND = 3.15  # nine tenths of the interval of stability on the negative axis
 
 
-def combined(weights: tuple, stages: list) -> Any:
+def combined(weights: tuple, stages: list):
     """Return the sum of weight times stage."""
     total = weights[0] * stages[0]
     for w, k in zip(weights[1:], stages[1:], strict=True):
@@ -32,7 +31,7 @@ def combined(weights: tuple, stages: list) -> Any:
     return total
 
 
-def tsitouras_step(f: Callable, t: Any, y: Any, slope: Any, h: Any) -> tuple:
+def tsitouras_step(f: Callable, t, y, slope, h) -> tuple:
     """Return the state after a step, the estimate of its error, the slope there, and a stiffness.
 
     The last two stages are at one time. They estimate the largest eigenvalue of df/dy (E. Hairer and G.

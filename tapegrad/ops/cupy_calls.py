@@ -3,7 +3,6 @@ differ."""
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 from .protocols import signature_of
 
@@ -50,7 +49,7 @@ class Translation:
             raise TypeError(f"{self.name}() {error}") from None
         given = {self.names[n]: v for n, v in bound.items()}
         named = {**more, **{n: v for n, v in self.defaults.items() if n not in given}}
-        placed: list[Any] = []
+        placed = []
         for n, v in given.items():
             if len(placed) < len(self.order) and self.order[len(placed)] == n:
                 placed.append(v)

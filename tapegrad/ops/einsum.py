@@ -60,7 +60,7 @@ class AsMatrices:
         )
         self.to = [(batch + left + right).index(a) for a in result]
         # strides of two operands -> the axes of the result, and their permutation in memory
-        self.known: dict = {}
+        self.known = {}
 
     def product(self, x, y):
         """The contraction, in any memory order."""
@@ -103,7 +103,7 @@ def _contract_vjp(g, out, need, *xs, subscripts, optimize):
     left, result = subscripts.split("->")
     labels = left.split(",")
     best = optimize or len(xs) > 2
-    terms: list = []
+    terms = []
     for i, wanted in enumerate(need):
         if not wanted:
             terms.append(None)
@@ -189,7 +189,7 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
         y = view(xs[0], ("einsum", "->".join(["".join([letter[a] for a in p]) for p in (labels[0], result)])))
         shape(y)  # raises as NumPy does
         return y
-    size: dict = {}
+    size = {}
     for x, p in zip(xs, labels, strict=True):
         for a, n in zip(p, shape(x), strict=True):
             if size.setdefault(a, n) != n and n != 1:
@@ -261,7 +261,7 @@ def _contracted(text: str, xs: tuple) -> str | None:
     known = _as_contraction(text)
     if known is None or len(known.labels) != len(xs):
         return None
-    size: dict = {}
+    size = {}
     for x, p in zip(xs, known.labels, strict=True):
         s = shape(x) if type(x) in ARRAYS else ()
         if len(s) != len(p) or 1 in s or any([size.setdefault(a, n) != n for a, n in zip(p, s, strict=True)]):

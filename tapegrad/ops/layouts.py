@@ -83,7 +83,7 @@ def in_library_layout(y, function: Callable, args: tuple, kwargs: dict):
     several = type(y) not in HANDLES and issubclass(type(y), (tuple, list))
     found = y if several else [y]
     members = [None if type(m) is View or not hasattr(v := bottom(m), "dtype") else v for m in found]
-    given: list = []
+    given = []
     try:
         key = (
             function,

@@ -72,15 +72,10 @@ REFUSED = {
 }
 
 
-def by_namespace(table: dict) -> dict:
-    """namespace -> name -> reason."""
-    return {
-        space: {name: why for why, names in kinds.items() for name in names.split()}
-        for space, kinds in table.items()
-    }
-
-
-WHY = by_namespace(REFUSED)
+WHY = {  # namespace -> name -> reason
+    space: {name: why for why, names in kinds.items() for name in names.split()}
+    for space, kinds in REFUSED.items()
+}
 NATURE = {space: frozenset(names.split()) for space, names in CONSTANT.items()}
 
 

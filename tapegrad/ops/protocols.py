@@ -144,7 +144,7 @@ class Adapter:
                 return self.ours(*args, **kwargs)
         bound = self.theirs.bind(*args, **kwargs).arguments
         first = []
-        named: dict[Any, Any] = {}
+        named = {}
         for name, value in bound.items():
             q = self.theirs.parameters[name]
             if name in self.leading:
@@ -516,7 +516,7 @@ def in_loop(ufunc, inputs, dtype, casting: str | None) -> tuple:
 def as_dtype(x):
     """The dtype that x names. A class of `numpy.dtypes` names its instance, which `numpy.dtype` does not
     find."""
-    named: Any = x
+    named = x
     return np.dtype(named() if isinstance(x, type) and issubclass(x, np.dtype) else x)
 
 

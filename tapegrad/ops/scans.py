@@ -36,7 +36,7 @@ def merge_axes(f, x, axis) -> tuple:
     return reshape(x, to=(-1, *[shape(x)[k] for k in range(len(axes), n)])), 0, kept
 
 
-def reduce_axis(f, entry: Callable, x, axis=0, keepdims: bool = False, initial=None):
+def reduce_axis(f, entry: Callable, x, axis, keepdims: bool, initial=None):
     axes = axes_of(axis, ndim(x))
     x, axis, kept = merge_axes(f, x, axis)
     n = shape(x)[axis]
@@ -75,7 +75,7 @@ def accumulated(f, entry: Callable, x, axis: int = 0):
     return concatenate(*rows, axis=axis) if n else x
 
 
-def reduced_at(f, reduce: Callable, x, indices, axis: int = 0):
+def reduced_at(f, reduce: Callable, x, indices, axis: int):
     """`reduce(part)`, with the axis kept, for each part from one index to the next. If the next index is
     not larger, the element at the index."""
     axis = axis_of(axis, ndim(x))

@@ -468,7 +468,7 @@ def array_operand(x):
 @hook
 def joined(x):
     """A nested list that contains Variables, as one array."""
-    numbers: list = []
+    numbers = []
     to = sizes_of(x, numbers)
     if to is not None:
         return packed(*arrays_of(numbers), to=to)

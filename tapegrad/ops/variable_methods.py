@@ -281,7 +281,7 @@ def _set_shape(x, to):
     if type(x) is not View and hasattr(x, "_version"):
         raise ArgumentError("x.shape = s: x is captured, written or has views; write x = x.reshape(s)")
     if type(x) is View:
-        y: Any = views.reshape(x, there, copy=False)
+        y = views.reshape(x, there, copy=False)
         x._base, x._path, x._seen, x._value = y._base, y._path, -1, None
     else:
         y = s.reshape(s.copy(x, "C"), to=there)

@@ -119,7 +119,7 @@ def _stacked_reduction(name: str) -> Callable:
 
 def emptied(tree) -> tuple:
     """(the Variables in arguments; the arguments with a `ArgumentPlaceholder` for each)"""
-    hidden: list = []
+    hidden = []
 
     @nested
     def held(x):
@@ -227,7 +227,7 @@ def noting_order(operation: Callable) -> Callable:
 
     @functools.wraps(operation)
     def called(*sides, **settings):
-        note_comparison((*sides, ZERO)[:2], frame_outside("tapegrad"))
+        note_comparison((*sides, ZERO)[:2], frame_outside())
         return operation(*sides, **settings)
 
     return called
@@ -240,7 +240,7 @@ def noting_equality(operation: Callable, answer: bool = True) -> Callable:
     def called(*sides, **settings):
         found = operation(*sides, **settings)
         if may_agree(found, answer):
-            note_equality(sides[:2], frame_outside("tapegrad"))
+            note_equality(sides[:2], frame_outside())
         return found
 
     return called

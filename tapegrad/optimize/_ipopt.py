@@ -4,7 +4,6 @@ The package ipyopt brings Ipopt. Jacobian and Hessian are filled into the solver
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.optimize
@@ -205,7 +204,7 @@ class IpoptRun:
         self.args = (*args, *self.problem.constraint_args)
         self.error: BaseException | None = None  # the first exception of a callback
         self.key: bytes | None = None  # the point as bytes
-        self.x: Any = None  # the point in the library of the unknowns
+        self.x = None  # the point in the library of the unknowns
         self.known: tuple | None = None  # value, gradient and nonlinear constraints there
         self.filled = False  # are `entries` those of the Jacobian there?
         self.unchecked: Callable | None = None  # what replays the evaluation in this solution

@@ -5,7 +5,7 @@ other way, and a sum of the rows of all ranks has the sum of cotangents. The oth
 """
 
 import itertools
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from .._core.forward import Dual
 from .._core.primitive import RECORDED, layout_of, primal_of
 from .._core.reverse import Tape, has_nan, known
 from .._core.scope import OPEN
-from .._core.typing import AnyDict, AnyFunction, AnyList
 from .._core.variable import Variable
 from .._transforms.call import constant_like
 from ..ops.declare import ndim, primitive, rules, shape, xp
@@ -25,8 +24,8 @@ from .sums import exact_bins, rounded
 
 
 def exchanged(
-    x: Any, ranks: Ranks, what: str, where: str, prepared: AnyFunction, rows: bool = False, host: bool = False
-) -> Any:
+    x, ranks: Ranks, what: str, where: str, prepared: Callable, rows: bool = False, host: bool = False
+):
     """What all ranks together make of x, as a contiguous array that MPI takes.
 
     `prepared(array)` does what may fail, and returns the exchange, for after all ranks have agreed. `rows`:
@@ -49,12 +48,12 @@ def exchanged(
     return xp_of(x).asarray(y) if x_on_device else y
 
 
-def exact_sum(ranks: Ranks, host: Any) -> AnyFunction:
+def exact_sum(ranks: Ranks, host) -> Callable:
     """The exchange that adds the rows of `host` on all ranks, rounded once."""
     mine = exact_bins(host)
     total = np.empty_like(mine)
 
-    def exchange() -> Any:
+    def exchange():
         ranks.comm.Allreduce(mine, total, MPI.SUM)
         return rounded(total, host.shape[1:], host.dtype)
 
@@ -62,15 +61,15 @@ def exact_sum(ranks: Ranks, host: Any) -> AnyFunction:
 
 
 @primitive(batch="elementwise", external=True, aliases=True, known_as="parallel.psum")
-def sum_over_ranks(x: Any, *, ranks: Any, where: str, exact: bool) -> Any:
+def sum_over_ranks(x, *, ranks, where: str, exact: bool):
     exact = exact and layout_of(x).dtype.kind in "fc"
 
-    def prepared(array: Any) -> Any:
+    def prepared(array):
         if exact:
             return exact_sum(ranks, array[None])
         found = xp_of(array).empty_like(array)
 
-        def exchange() -> Any:
+        def exchange():
             ranks.comm.Allreduce(array, found, MPI.SUM)
             return found
 
@@ -88,13 +87,13 @@ rules(
 )
 
 
-def stacked_rows(run: AnyFunction, stacks: Any, params: Any) -> Any:
+def stacked_rows(run: Callable, stacks, params):
     """Samples lie along the first axis of a stack, and rows along the second."""
     return run(transpose(stacks[0], axes=(1, 0, *range(2, ndim(stacks[0])))), **params)
 
 
 @primitive(batch=stacked_rows, external=True, known_as="parallel.psum")
-def rows_over_ranks(x: Any, *, ranks: Any, where: str) -> Any:
+def rows_over_ranks(x, *, ranks, where: str):
     """The sum of the rows of all ranks, rounded once."""
 
     prepared = lambda array: exact_sum(ranks, array)
@@ -111,7 +110,7 @@ rules(
 
 
 @primitive(batch="elementwise", external=True, aliases=True, known_as="parallel.shift")
-def shifted(x: Any, *, ranks: Any, where: str, by: int, periodic: bool) -> Any:
+def shifted(x, *, ranks, where: str, by: int, periodic: bool):
     """The array of the rank `by` before this one; zeros where there is none."""
 
     ends = [ranks.rank - by, ranks.rank + by]
@@ -119,10 +118,10 @@ def shifted(x: Any, *, ranks: Any, where: str, by: int, periodic: bool) -> Any:
         r % ranks.size if periodic else r if 0 <= r < ranks.size else MPI.PROC_NULL for r in ends
     ]
 
-    def prepared(array: Any) -> Any:
+    def prepared(array):
         found = xp_of(array).zeros_like(array)
 
-        def exchange() -> Any:
+        def exchange():
             ranks.comm.Sendrecv(array, target, 0, found, source, 0)
             return found
 
@@ -150,7 +149,7 @@ def pushed(where: str) -> str:
     return f"{where}, forward"
 
 
-def bound(operation: AnyFunction, x: Any, ranks: Ranks, where: str, **settings: Any) -> Any:
+def bound(operation: Callable, x, ranks: Ranks, where: str, **settings):
     """The operation, after the transforms around it were told.
 
     Each collective comes here, those of derivatives too."""
@@ -166,7 +165,7 @@ def tell_traces(ranks: Ranks) -> None:
         trace.external("a collective of tapegrad.parallel", ranks)
 
 
-def watching_traces(x: Any, ranks: Ranks) -> str:
+def watching_traces(x, ranks: Ranks) -> str:
     """The modes of the traces that watch x.
 
     The tapes among them, and those that are being swept, are marked."""
@@ -190,12 +189,12 @@ def watching_traces(x: Any, ranks: Ranks) -> str:
     return ", ".join(sorted(kinds))
 
 
-def called(operation: AnyFunction, x: Any, comm: Any, **settings: Any) -> Any:
+def called(operation: Callable, x, comm, **settings):
     """The same for the user's call."""
     return bound(operation, operand(x), ranks_of(comm), str(callers_line()), **settings)
 
 
-def operand(x: Any) -> Any:
+def operand(x):
     """An array, a number or a tracked value; nothing else goes over ranks."""
     b = layout_of(x)
     if not is_array(b):
@@ -213,7 +212,7 @@ def operand(x: Any) -> Any:
 # --- gradients ---
 
 
-def mark(trace: Any, ranks: Ranks) -> None:
+def mark(trace, ranks: Ranks) -> None:
     """The ranks share the arguments of this tape, if it has some."""
     if ranks.size == 1 or not hasattr(trace, "leaves"):
         return
@@ -243,11 +242,11 @@ class SharedArguments:
     def __init__(self, ranks: Ranks):
         self.ranks = ranks
 
-    def reduced(self, trace: Any, seeds: AnyList, G: AnyList, first: bool) -> AnyList | None:
+    def reduced(self, trace, seeds: list, G: list, first: bool) -> list | None:
         """The cotangents, with those of the arguments replaced by their mean; see the convention in ranks.py.
 
         None if a rank has a nan among them, and `first`."""
-        leaves: AnyDict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
+        leaves: dict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
         values = [*leaves.values(), *[v for v, slot in getattr(trace, "outputs", ()) if slot is not None]]
         if trace.swept_in is None:
             values += [g for _, g in seeds]
@@ -260,7 +259,7 @@ class SharedArguments:
 
 
 @primitive(external=True, known_as="parallel.grad")
-def compared_over_ranks(x: Any, *, ranks: Any, where: str, ends: Any, flag: bool) -> Any:
+def compared_over_ranks(x, *, ranks, where: str, ends, flag: bool):
     """Raise if the vector x differs between ranks; else, is the flag set on one of them?  `ends`: of the
     values that it is made of."""
     library = xp_of(x)
@@ -270,10 +269,10 @@ def compared_over_ranks(x: Any, *, ranks: Any, where: str, ends: Any, flag: bool
     return ranks.differ(sums, flag, where)
 
 
-def compared(values: AnyList, ranks: Ranks, flag: bool) -> bool:
+def compared(values: list, ranks: Ranks, flag: bool) -> bool:
     """The same of values without their derivatives. Those that `vmap` hides are left out."""
     tell_traces(ranks)
-    flat: AnyList = []
+    flat: list = []
     for x in map(primal_of, values):
         if x is None or (isinstance(x, Variable) and x._trace.visibility != RECORDED):
             continue

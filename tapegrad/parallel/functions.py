@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from .collectives import called, operand, rows_over_ranks, shifted, sum_over_ran
 from .ranks import ranks_of
 
 
-def psum(x: Any, comm: Any = None, *, reproducible: bool = False, rows: bool = False) -> Any:
+def psum(x, comm=None, *, reproducible: bool = False, rows: bool = False):
     """Return the sum of x over the ranks, on all ranks.
 
     Parameters
@@ -64,7 +63,7 @@ def psum(x: Any, comm: Any = None, *, reproducible: bool = False, rows: bool = F
     return tree_map(lambda v: called(sum_over_ranks, v, comm, exact=bool(reproducible)), x)
 
 
-def pmean(x: Any, comm: Any = None, *, reproducible: bool = False) -> Any:
+def pmean(x, comm=None, *, reproducible: bool = False):
     """Return the mean of x over the ranks, on all ranks.
 
     Parameters
@@ -95,7 +94,7 @@ def pmean(x: Any, comm: Any = None, *, reproducible: bool = False) -> Any:
     return tree_map(lambda v: v / size, psum(x, comm, reproducible=reproducible))
 
 
-def bcast(x: Any, comm: Any = None, root: int = 0) -> Any:
+def bcast(x, comm=None, root: int = 0):
     """Return the x of one rank, on all ranks.
 
     Parameters
@@ -130,7 +129,7 @@ def bcast(x: Any, comm: Any = None, root: int = 0) -> Any:
     return tree_map(lambda v: called(sum_over_ranks, select(mine, v, 0), comm, exact=False), x)
 
 
-def split(n: int, comm: Any = None) -> slice:
+def split(n: int, comm=None) -> slice:
     """Return which of n items belong to this rank.
 
     Parameters
@@ -161,7 +160,7 @@ def split(n: int, comm: Any = None) -> slice:
     return slice(start, start + least + (ranks.rank < more))
 
 
-def scatter(x: Any, comm: Any = None, axis: int = 0) -> Any:
+def scatter(x, comm=None, axis: int = 0):
     """Return the part of x that belongs to this rank.
 
     No data move: x is the same on all ranks. Write ``scatter(bcast(x))`` for an x that one rank has.
@@ -195,7 +194,7 @@ def scatter(x: Any, comm: Any = None, axis: int = 0) -> Any:
     return x[(slice(None),) * axis + (split(shape(x)[axis], comm),)]
 
 
-def allgather(x: Any, comm: Any = None, axis: int = 0) -> Any:
+def allgather(x, comm=None, axis: int = 0):
     """Return the arrays of all ranks, joined along an axis, on all ranks.
 
     Parameters
@@ -240,7 +239,7 @@ def allgather(x: Any, comm: Any = None, axis: int = 0) -> Any:
 BOUNDARIES = ("none", "zeros", "periodic")
 
 
-def halo(x: Any, comm: Any = None, width: int = 1, axis: int = 0, boundary: str = "none") -> Any:
+def halo(x, comm=None, width: int = 1, axis: int = 0, boundary: str = "none"):
     """Return x with the adjacent rows of the ranks before and after this one.
 
     Parameters
@@ -296,7 +295,7 @@ def halo(x: Any, comm: Any = None, width: int = 1, axis: int = 0, boundary: str 
 
 
 @contextmanager
-def together(comm: Any = None) -> Iterator[None]:
+def together(comm=None) -> Iterator[None]:
     """Return a context whose block raises on all ranks if it raises on one.
 
     Parameters
@@ -331,7 +330,7 @@ def together(comm: Any = None) -> Iterator[None]:
 # --- one message for a gradient ---
 
 
-def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = None) -> Callable:
+def value_and_grad(f: Callable, comm=None, *, blocks: Sequence | None = None) -> Callable:
     """Return the function that computes the sum of f over the ranks, and its gradient, with one message.
 
     Parameters
@@ -375,7 +374,7 @@ def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = N
     share = fastest(f, "value_and_grad", local_value_and_grad(f))
 
     @functools.wraps(f)
-    def of_all(x: Any, *args: Any) -> Any:
+    def of_all(x, *args):
         return combined(
             share, "value_and_grad", (x,), args, comm, blocks, lambda: (0.0, tree_map(lambda v: 0.0 * v, x))
         )
@@ -383,7 +382,7 @@ def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = N
     return of_all
 
 
-def hvp(f: Callable, x: Any, v: Any, comm: Any = None, *, blocks: Sequence | None = None) -> Any:
+def hvp(f: Callable, x, v, comm=None, *, blocks: Sequence | None = None):
     """Return the product of v with the Hessian of the sum of f over the ranks, with one message.
 
     Parameters
@@ -418,7 +417,7 @@ def hvp(f: Callable, x: Any, v: Any, comm: Any = None, *, blocks: Sequence | Non
     array([6., 0.])
     """
 
-    def product(x: Any, v: Any, *block: Any) -> Any:
+    def product(x, v, *block):
         return local_hvp(f, x, v, block)
 
     share = fastest(f, "hvp", product)
@@ -434,8 +433,8 @@ def fastest(f: Callable, method: str, other: Callable) -> Callable:
 
 
 def combined(
-    share: Callable, call: str, points: tuple, args: tuple, comm: Any, blocks: Sequence | None, like: Callable
-) -> Any:
+    share: Callable, call: str, points: tuple, args: tuple, comm, blocks: Sequence | None, like: Callable
+):
     """The sum of what `share` gives on each rank, or for each block of each rank.
 
     `like` gives zeros like one of them."""

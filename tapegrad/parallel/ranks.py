@@ -26,7 +26,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,6 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, RankError
 from .._core.exchanges import REPLAYED, ReplayGivenUp
 from .._core.scope import OPEN
-from .._core.typing import AnyDict, AnyList
 
 try:
     from mpi4py import MPI
@@ -59,24 +57,24 @@ class Ranks:
 
     It talks over a duplicate, which no other code uses."""
 
-    def __init__(self, comm: Any, seconds: float | None = None):
+    def __init__(self, comm, seconds: float | None = None):
         self.comm, request = comm.Idup()
         finished([request], seconds)
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         self.closed: str | None = None  # why there is no further exchange
         self.tracked = 0  # collectives whose argument a transform watched
         self.bytes = 0  # of data that this rank gave to collectives
-        self.block: Any = None
+        self.block = None
         self.place = 0
         self.replaying = False
         self.given, self.found = np.zeros(6, np.int64), np.zeros(6, np.int64)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         raise TypeError("a communicator of MPI cannot be pickled: open it in the process that uses it")
 
     # --- agreement ---
 
-    def comparison(self, status: int, tag: str, *further: int) -> Iterator[Any]:
+    def comparison(self, status: int, tag: str, *further: int) -> Iterator:
         """Compare what the ranks do; raise unless all do the same.  Of a rank that fails or ends, the tag is
         the message.
 
@@ -166,7 +164,7 @@ class Ranks:
         self.block = outermost
         return self.place
 
-    def differ(self, sums: Any, flag: bool, where: str) -> bool:
+    def differ(self, sums, flag: bool, where: str) -> bool:
         """Raise if values with these checksums, shape (n, 2), differ between ranks; else, is the flag set on
         one of them?"""
         mine = np.concatenate([[float(flag)], sums[:, 0], -sums[:, 0], sums[:, 1]])
@@ -183,7 +181,7 @@ class Ranks:
         return bool(found[0])
 
 
-def checksums(x: Any) -> tuple:
+def checksums(x) -> tuple:
     """A sum that tells values apart, and the size of its terms, where x lies."""
     xp = xp_of(x)
     x = xp.ravel(x)
@@ -193,7 +191,7 @@ def checksums(x: Any) -> tuple:
     return x @ weights, abs(x) @ weights
 
 
-def difference(tags: AnyList) -> str:
+def difference(tags: list) -> str:
     """What tells the ranks apart."""
     head = {t.partition(", of a value in ")[0] for t in tags}
     if len(head) == 1:
@@ -204,8 +202,8 @@ def difference(tags: AnyList) -> str:
     return "the ranks do not do the same: " + listed(tags)
 
 
-def listed(tags: AnyList) -> str:
-    groups: AnyDict = {}
+def listed(tags: list) -> str:
+    groups: dict = {}
     for r, tag in enumerate(tags):
         groups.setdefault(tag, []).append(str(r))
     return "; ".join(
@@ -213,7 +211,7 @@ def listed(tags: AnyList) -> str:
     )
 
 
-def finished(requests: AnyList, seconds: float | None) -> int:
+def finished(requests: list, seconds: float | None) -> int:
     """Wait for one of the requests; its number.  `seconds`: after that all ranks are aborted."""
     if seconds is None:
         return int(MPI.Request.Waitany(requests))
@@ -254,11 +252,11 @@ def takes_device_memory() -> bool:
 
 PATIENCE = 10.0  # seconds for which a rank that has failed waits for the others to hear of it
 
-KNOWN: AnyList = []  # Ranks
-KEYS: AnyList = [] if MPI is None else [MPI.Comm.Create_keyval()]  # of the attribute of a communicator
+KNOWN: list = []  # Ranks
+KEYS: list = [] if MPI is None else [MPI.Comm.Create_keyval()]  # of the attribute of a communicator
 
 
-def ranks_of(comm: Any = None) -> Ranks:
+def ranks_of(comm=None) -> Ranks:
     """The `Ranks` of a communicator of mpi4py; all its ranks call this together the first time."""
     require_mpi()
     comm = MPI.COMM_WORLD if comm is None else comm
@@ -270,7 +268,7 @@ def ranks_of(comm: Any = None) -> Ranks:
     return known(comm)
 
 
-def known(comm: Any, seconds: float | None = None) -> Ranks:
+def known(comm, seconds: float | None = None) -> Ranks:
     """The same, of a communicator that may be new."""
     found: Ranks | None = comm.Get_attr(KEYS[0])
     if found is None:
@@ -283,10 +281,10 @@ def known(comm: Any, seconds: float | None = None) -> Ranks:
 class TellingHook:
     """`sys.excepthook` that shows an error and tells the other ranks."""
 
-    def __init__(self, outer: Any):
+    def __init__(self, outer):
         self.outer = outer
 
-    def __call__(self, kind: Any, error: BaseException, traceback: Any) -> None:
+    def __call__(self, kind, error: BaseException, traceback) -> None:
         self.outer(kind, error, traceback)
         sys.stderr.flush()
         if MPI.COMM_WORLD.Get_size() > 1 and not MPI.Is_finalized():

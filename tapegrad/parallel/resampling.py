@@ -3,7 +3,6 @@
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -15,12 +14,12 @@ SAMPLES_OF_PART = 25
 
 def bootstrap(
     statistic: Callable,
-    data: Any,
+    data,
     samples: int = 1000,
     *,
     seed: int = 0,
-    client: Any = None,
-    store: Any = None,
+    client=None,
+    store=None,
     progress: bool | str = "auto",
 ) -> np.ndarray:
     """Return a statistic of resampled data, many times.

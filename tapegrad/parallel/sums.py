@@ -4,7 +4,6 @@ So the result does not depend on the order of the terms, nor on how they lie on 
 once."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ MASK = (1 << DIGITS) - 1
 SPECIAL = 3  # further integers: how many are nan, +inf, -inf
 
 
-def exact_bins(x: Any) -> Any:
+def exact_bins(x):
     """The sum of x along its first axis as integers, shape (LIMBS + SPECIAL, n).
 
     A complex number counts as two."""
@@ -36,7 +35,7 @@ def exact_bins(x: Any) -> Any:
     return bins
 
 
-def rounded(bins: Any, shape: tuple, dtype: Any) -> Any:
+def rounded(bins, shape: tuple, dtype):
     """The numbers for which the integers stand."""
     found = np.zeros(bins.shape[1])
     for n in range(bins.shape[1]):

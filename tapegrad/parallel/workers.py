@@ -35,12 +35,7 @@ DIGEST = 20  # bytes
 
 
 def run_parts(
-    f: Callable,
-    parts: Sequence,
-    client: Any = None,
-    *,
-    store: Any = None,
-    progress: bool | str = "auto",
+    f: Callable, parts: Sequence, client=None, *, store=None, progress: bool | str = "auto"
 ) -> list:
     """Return ``[f(part) for part in parts]``, computed by several processes.
 
@@ -85,7 +80,7 @@ def run_parts(
     >>> tg.parallel.run_parts(abs, [1.0, -2.0])
     [1.0, 2.0]
     """
-    results: list = [None] * len(parts)
+    results = [None] * len(parts)
     folder = None if store is None else ResultStore(store, f, parts)
     left = []
     for n in range(len(parts)):
@@ -96,7 +91,7 @@ def run_parts(
             results[n] = found[0]
     with ProgressBar(progress, len(parts), len(parts) - len(left)) as bar:
 
-        def keep(n: int, result: Any) -> None:
+        def keep(n: int, result) -> None:
             if folder is not None:
                 folder.save(n, result)
             results[n] = result
@@ -113,7 +108,7 @@ def run_parts(
 # --- tasks ---
 
 
-def dumped(x: Any, what: str) -> bytes:
+def dumped(x, what: str) -> bytes:
     """x by pickle, functions by value where cloudpickle is installed."""
     try:
         return bytes(pickle.dumps(x) if cloudpickle is None else cloudpickle.dumps(x))
@@ -135,12 +130,12 @@ def run_task(f: bytes, parts: bytes) -> tuple:
 class Tasks:
     """The parts that are left, and the tasks under way."""
 
-    def __init__(self, f: Callable, parts: Sequence, left: list, client: Any, keep: Callable):
+    def __init__(self, f: Callable, parts: Sequence, left: list, client, keep: Callable):
         self.f, self.parts, self.left, self.keep = dumped(f, "the function"), parts, left[::-1], keep
         self.executor, self.workers = executor_of(client)
         self.own = False  # was the executor made here?
         self.seconds: float | None = None  # of one part, as measured
-        self.under_way: dict = {}  # future -> numbers of its parts
+        self.under_way = {}  # future -> numbers of its parts
 
     def run(self) -> None:
         broken = 0
@@ -202,7 +197,7 @@ class Tasks:
         self.executor, self.own = ProcessPoolExecutor(self.workers, mp_context=context), True
 
 
-def executor_of(client: Any) -> tuple[Any, int]:
+def executor_of(client) -> tuple[Any, int]:
     """The executor that stands for `client`, and the number of its workers."""
     if isinstance(client, Executor):
         return client, int(getattr(client, "_max_workers", None) or os.cpu_count() or 1)
@@ -223,7 +218,7 @@ class ResultStore:
 
     The name of a file tells the function and the part, and its first bytes are a checksum."""
 
-    def __init__(self, folder: Any, f: Callable, parts: Sequence):
+    def __init__(self, folder, f: Callable, parts: Sequence):
         self.folder, self.parts = Path(folder), parts
         self.folder.mkdir(parents=True, exist_ok=True)
         self.of_f = hashlib.blake2b(dumped(f, "the function"), digest_size=DIGEST)
@@ -244,7 +239,7 @@ class ResultStore:
             return None
         return (pickle.loads(body),)
 
-    def save(self, n: int, result: Any) -> None:
+    def save(self, n: int, result) -> None:
         body = dumped(result, "a result")
         descriptor, name = tempfile.mkstemp(dir=self.folder, suffix=".part")
         try:
@@ -281,6 +276,6 @@ class ProgressBar:
         if self.bar is not None:
             self.bar.update(count)
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error) -> None:
         if self.bar is not None:
             self.bar.close()

@@ -3,7 +3,6 @@ loop."""
 
 import math
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -36,14 +35,14 @@ class ArrayPool:
 
     __slots__ = ("arrays", "layout", "most")
 
-    def __init__(self, shape: tuple, strides: tuple, dtype: Any):
+    def __init__(self, shape: tuple, strides: tuple, dtype):
         self.layout = np, shape, strides, dtype
-        self.arrays: list = []
+        self.arrays = []
         self.most = min(POOL_BYTES // (math.prod(shape) * dtype.itemsize), POOL_ARRAYS)
 
     def __call__(self) -> np.ndarray:
         """(Whoever takes an array out of the list has it alone, also beside other threads.)"""
-        held: list = []
+        held = []
         try:
             v = self.arrays.pop()
             while sys.getrefcount(v) > ALONE:

@@ -122,7 +122,7 @@ class CachedProgram:
         signature: CallSignature,
         surroundings: ReadEnvironment,
         program: Program,
-        owner: Any,
+        owner,
         groups: list,
         joint: int,
         recording: float,
@@ -215,7 +215,7 @@ class CachedProgram:
             return None
         run = self.emitted.run
 
-        def results(*xs: Any) -> list | None:
+        def results(*xs) -> list | None:
             self.replays += 1
             if self.replays >= self.due:
                 return None
@@ -229,7 +229,7 @@ class CachedProgram:
 
         return results
 
-    def replay(self, values: list) -> Any:
+    def replay(self, values: list):
         """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or
         arrays share memory."""
         program = self.program
@@ -247,11 +247,11 @@ class CachedProgram:
             results = results[: self.results]
         return self.built(results)
 
-    def reading(self, call: Callable, *args: Any) -> Any:
+    def reading(self, call: Callable, *args):
         """`call(*args)`, while no other thread writes the captured arrays back that it reads."""
         return replay_reading(self.program.read, call, *args)
 
-    def computed(self, values: list) -> Any:
+    def computed(self, values: list):
         """(results, what is written), or as `replay`."""
         program = self.program
         if program.finite and not is_finite([*values, *[array for _, array in program.captured]]):
@@ -338,7 +338,7 @@ class CachedProgram:
                 self.trial = [(each, []) for each in (self.emitted, made)]
             self.emitted = made
 
-    def tried(self, values: list) -> Any:
+    def tried(self, values: list):
         """A replay by one of two texts in turn.  The faster one stays."""
         trial = self.trial  # (another thread may end it at once)
         if not trial:
@@ -373,7 +373,7 @@ class CachedProgram:
         )
         self.emitted = emitter.EmittedProgram(self.program, blocks=False)
 
-    def heard(self, values: list, before: list) -> Any:
+    def heard(self, values: list, before: list):
         """The same where an operation may give a warning of which the function hears: that is another way
         through it."""
         with warnings.catch_warnings(record=True) as given:
@@ -384,7 +384,7 @@ class CachedProgram:
             warnings.warn(message, stacklevel=2)
         return Departure(self) if len(given) > len(ours) and type(found) is tuple else found
 
-    def found(self, values: list, before: list) -> Any:
+    def found(self, values: list, before: list):
         """What the program gives; a guard that failed; a `Departure`; or None.  `before`: the states of its
         generators."""
         program, found, failure = self.program, None, None

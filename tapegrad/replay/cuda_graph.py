@@ -9,7 +9,6 @@ All launches share the memory of arguments and results.  A launch therefore wait
 event that the launch before it recorded behind its last copy; that launch may have used another stream."""
 
 import threading
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ def unfit(program: Program, values: list) -> str | None:
     return None
 
 
-def capture_graph(cp: Any, stream: Any, body: Any) -> Any:
+def capture_graph(cp, stream, body):
     """The graph of what `body` launches."""
     stream.begin_capture()
     try:
@@ -45,11 +44,11 @@ def capture_graph(cp: Any, stream: Any, body: Any) -> Any:
 class CudaGraph:
     """A program, run by `run`, as a graph; raises what CuPy raises where it cannot be one."""
 
-    def __init__(self, program: Program, run: Any, values: list):
+    def __init__(self, program: Program, run, values: list):
         cp, self.device = xp_of(values[0]), values[0].device
         self.cp, self.program, self.run, self.lock = cp, program, run, threading.Lock()
         self.inputs = [v.copy(order="K") for v in values]
-        self.results: list = []
+        self.results = []
         before = [array.copy(order="K") for array in self.captured()]
         cp.cuda.get_current_stream().synchronize()  # the stream below waits for no other
         stream, self.pool = cp.cuda.Stream(non_blocking=True), cp.cuda.MemoryPool()

@@ -13,7 +13,6 @@ import collections
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -79,27 +78,27 @@ class EmittedProgram:
         compiled: bool = False,
         blocks: bool = True,
         rolled: bool = True,
-        kinds: Any = None,
+        kinds=None,
         tolerant: bool = False,
     ):
         self.tolerant = tolerant
-        self.groups: list = []
-        self.alone: dict = {}
+        self.groups = []
+        self.alone = {}
         self.in_blocks = blocks
         # loops of Python that run as loops; why others do not
         self.compiled = compiled
-        self.loops: list = []
-        self.refused: dict = {}
+        self.loops = []
+        self.refused = {}
         if compiled:
             plain, kinds = program, InstructionKinds(program) if kinds is None else kinds
             program, self.groups, self.alone = with_groups(program, kinds)
             kinds = kinds if program is plain else None
         self.program, self.shown = program, program.shown
         self.space: dict = {"H": HEARD, "same": guard_holds, "now": now, "put": put}
-        self.name: dict = {}
-        self.storage: dict = {}
-        self.pools: dict = {}  # layout -> the name of what gives memory for it
-        self.lines: list = []
+        self.name = {}
+        self.storage = {}
+        self.pools = {}  # layout -> the name of what gives memory for it
+        self.lines = []
         for k in program.inputs:
             self.storage[k] = Storage(k, END, True)
             self.name[k] = f"v{k}"
@@ -109,12 +108,12 @@ class EmittedProgram:
         self.table = table = self.kinds.table
         self.last = table.last_reader
         # names of dead values: to use one again lets go of the memory, which is in the cache still
-        self.idle: list = []
+        self.idle = []
         self.used = self.inside = 0
-        self.made: list = []  # blocks
-        self.fresh: set = set()  # what blocks left: copies that nobody else has
-        self.moved: set = set()  # values whose name another one has now
-        self.dying: dict = {}
+        self.made = []  # blocks
+        self.fresh = set()  # what blocks left: copies that nobody else has
+        self.moved = set()  # values whose name another one has now
+        self.dying = {}
         self.called: collections.Counter = collections.Counter()  # names of what Python calls
         self.emit(rolled and compiled)
 
@@ -188,7 +187,7 @@ class EmittedProgram:
         storage.members.append(k)
         storage.until = max(storage.until, self.last[k])
 
-    def large(self, k: int) -> Any:
+    def large(self, k: int):
         """The layout of a large array of NumPy that is all of its memory; else None."""
         numpys, shape, strides, dtype, owns = self.shown[k]
         return (
@@ -226,14 +225,14 @@ class EmittedProgram:
 
     # --- lines ---
 
-    def given(self, what: Any, kind: str) -> str:
+    def given(self, what, kind: str) -> str:
         name = f"{kind}{len(self.space)}"
         self.space[name] = what
         return name
 
     def emit(self, rolled: bool) -> None:
         program = self.program
-        watched: Any = None
+        watched = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
         table, n = self.table, -1
@@ -299,7 +298,7 @@ class EmittedProgram:
         exec(compile(self.text, "<tapegrad replay>", "exec"), self.space)
         self.run: Callable = self.space.pop("replay")
 
-    def result(self, k: int | None, leaf: Any) -> str:
+    def result(self, k: int | None, leaf) -> str:
         if k is None:
             name = self.given(leaf, "c")
             return f"{self.given(owned, 'f')}({name})" if is_array(leaf) else name
@@ -414,7 +413,7 @@ class EmittedProgram:
             return f"{self.given(shaping.add_up, 'u')}({args[0]}, {axis}, None, None, {keepdims})"
         return None
 
-    def is_of_rows(self, k: int, layout: tuple, axis: Any, keepdims: bool) -> bool:
+    def is_of_rows(self, k: int, layout: tuple, axis, keepdims: bool) -> bool:
         """Does a sum add up short rows?  NumPy loops anew for each; a product with ones takes a tenth of the
         time."""
         _, shape, _, dtype, _ = layout
@@ -543,7 +542,7 @@ class EmittedProgram:
             and self.is_dead(storage, n)
         )
 
-    def put(self, i: Instruction, x: str, args: list, path: tuple, at: Any) -> None:
+    def put(self, i: Instruction, x: str, args: list, path: tuple, at) -> None:
         """The write itself, where x may be altered."""
         if path and path[-1][0] == "at" and at is Ellipsis:
             path, at = path[:-1], path[-1][1]
@@ -588,7 +587,7 @@ def with_groups(program: Program, kinds: InstructionKinds) -> tuple:
     return program, reader.groups, reader.alone
 
 
-def compiled_program(program: Program, tolerant: bool = False, kinds: Any = None) -> EmittedProgram:
+def compiled_program(program: Program, tolerant: bool = False, kinds=None) -> EmittedProgram:
     """The text with groups and rolled loops in it.  Places are laid out for loops only where there are some."""
     made = EmittedProgram(program, True, tolerant=tolerant, kinds=kinds)
     if made.rolling and not made.loops:
@@ -616,7 +615,7 @@ def describe_program(emitted: EmittedProgram) -> str:
     trips = ", ".join([f"{loop.trips} trips of {loop.period} rows" for loop in emitted.loops])
     of_python = f"; {count_phrase('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
     of_python += "".join([f"; a loop stays with the interpreter: {reason}" for reason in emitted.refused])
-    names: dict = {}
+    names = {}
     for group in emitted.groups:
         for _, name in group.names:
             names[name] = names.get(name, 0) + 1
@@ -636,7 +635,7 @@ def describe_program(emitted: EmittedProgram) -> str:
     ) + of_python
 
 
-def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray, out: Any) -> np.ndarray:
+def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray, out) -> np.ndarray:
     """f(x, y) of this shape, column by column."""
     out = np.empty(shape) if out is None else out
     for k in range(shape[-1]):
@@ -648,7 +647,7 @@ def count_phrase(what: str, n: int) -> str:
     return f"{n} {what}{'s' if n > 1 else ''}"
 
 
-def is_elementwise(prim: Any) -> bool:
+def is_elementwise(prim) -> bool:
     """Is it an operator or a ufunc of NumPy's, for arrays of NumPy?"""
     if prim.vjp is None or prim.batch != "elementwise" or prim.multi or prim.aliases:
         return False

@@ -56,14 +56,14 @@ OTHER_WAYS = (
 def call_arguments(args: tuple, themselves: bool) -> list:
     """As f gets them: values, which it may write, and not the caller's arrays.  `themselves`: those, for they
     share memory with what f writes."""
-    kept: dict = {}  # one that is given twice is one
+    kept = {}  # one that is given twice is one
     return [
         a.value if isinstance(a, Const) else a if themselves else tree_map(lambda x: result_value(x, kept), a)
         for a in args
     ]
 
 
-def result_value(x: Any, kept: dict) -> Any:
+def result_value(x, kept: dict):
     if id(x) not in kept:
         if isinstance(x, Variable):
             kept[id(x)] = frozen(live(x))
@@ -92,7 +92,7 @@ def free_recordings(failed: Any) -> int:
 class TransformForm:
     """One of the functions above, and its programs, the last one used first."""
 
-    def __init__(self, owner: Any, method: str):
+    def __init__(self, owner, method: str):
         self.owner, self.method = owner, method
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
@@ -110,14 +110,14 @@ class TransformForm:
         self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
         self.groups: list = []  # of processes with which its calls exchange data
-        self.unconfirmed: list = []  # programs of recordings during which another thread has run
+        self.unconfirmed = []  # programs of recordings during which another thread has run
         self.joint = 1  # the number of recordings that these made together, with that in which they met
 
     @property
     def name(self) -> str:
         return f"{self.owner.name}.{self.method}"
 
-    def plain(self, args: tuple, themselves: bool = False) -> Any:
+    def plain(self, args: tuple, themselves: bool = False):
         """Without a program."""
         compare_each_time()
         f = self.owner.f
@@ -129,12 +129,12 @@ class TransformForm:
         )
         return tree_map(value_out, y) if self.method == "value" else y
 
-    def __call__(self, args: tuple) -> Any:
+    def __call__(self, args: tuple):
         if OPEN.depth or OPEN.inside is not None or watching() or self.eager is not None:
             return self.plain(args)
         if self.groups:
             return self.plain(args) if any_variable(args) else self.together(args)
-        failed: Any = None
+        failed = None
         for k, kept in enumerate(self.programs):
             values = kept.values(args)
             if values is None:
@@ -187,7 +187,7 @@ class TransformForm:
             return None
         return self.programs[0].unchecked(args, varying)
 
-    def together(self, args: tuple) -> Any:
+    def together(self, args: tuple):
         """A call in which this process exchanges data with others: all do the same (`_core.exchanges`)."""
         plainly = self.eager is not None or len(self.groups) > 1
         anew = PLAIN if plainly or self.full or self.waits(None) else RECORDED
@@ -244,14 +244,14 @@ class TransformForm:
                 f"{advice}, or call the function unprepared",
             )
 
-    def complaint(self, args: tuple, failed: Any) -> str:
+    def complaint(self, args: tuple, failed) -> str:
         if failed is None:
             what = f"the call has {self.programs[0].signature.difference(args)}"
         else:
             what = str(failed)
         return f"{self.name}: {what}; with on_change='record' it would be recorded anew"
 
-    def record(self, args: tuple, failed: Any) -> Any:
+    def record(self, args: tuple, failed):
         """A call as it is, and its program with it.  `failed`: why no other program holds.  (A recording is
         long, and holds no cycles.)"""
         with scope_block():
@@ -260,7 +260,7 @@ class TransformForm:
         self.waited, self.replayed = 0, self.replays
         return y
 
-    def recorded(self, args: tuple, failed: Any) -> Any:
+    def recorded(self, args: tuple, failed):
         compare_each_time()
         owner = self.owner
         example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
@@ -291,7 +291,7 @@ class TransformForm:
             return self.recorded(args, failed)
         before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
         catches = warned() != "error" or may_catch(surroundings.environment.walk)
-        written: list = []
+        written = []
         begin = time.thread_time_ns()
         try:
             with ErrorListener() as told:
@@ -329,7 +329,7 @@ class TransformForm:
         self.recordings -= len(alike)
         return bool(alike)
 
-    def again(self, args: tuple, failed: Any, recorded: Recording, program: Program) -> Any:
+    def again(self, args: tuple, failed, recorded: Recording, program: Program):
         """Another thread has run during the recording. What the function has read may have been other than
         before and after. So a second recording must be alike: that of the next call, or one at once if the
         call must leave a program."""
@@ -367,14 +367,8 @@ class TransformForm:
         return True
 
     def after_error(
-        self,
-        error: Exception,
-        args: tuple,
-        failed: Any,
-        weak: bool,
-        surroundings: ReadEnvironment,
-        written: list,
-    ) -> Any:
+        self, error: Exception, args: tuple, failed, weak: bool, surroundings: ReadEnvironment, written: list
+    ):
         """The result of a call whose recording raised `error`, or the error again."""
         exchange(written)
         drawn = surroundings.rewind()
@@ -395,7 +389,7 @@ class TransformForm:
         return y
 
     def keeps(
-        self, recorded: Recording, program: Program, surroundings: ReadEnvironment, told: Any, failed: Any
+        self, recorded: Recording, program: Program, surroundings: ReadEnvironment, told, failed
     ) -> bool:
         """May the program of a recording stand for further calls?  If not, it is noted how these run."""
         trace, owner = recorded.trace, self.owner
@@ -437,7 +431,7 @@ class TransformForm:
             return False
         return True
 
-    def too_many(self, failed: Any) -> str | None:
+    def too_many(self, failed) -> str | None:
         """Were there too many recordings for so few replays?  Then other calls run as they are, or all."""
         if self.recordings <= 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             return None
@@ -450,7 +444,7 @@ class TransformForm:
             warn(self.name, f"its calls differ in more than {PROGRAMS_KEPT} ways; {kept}. {OTHER_KINDS[1]}")
         return None
 
-    def check(self, args: tuple, trace: Any, before: "CachedProgram | None") -> None:
+    def check(self, args: tuple, trace, before: "CachedProgram | None") -> None:
         """With on_change='raise': does a further recording take the way of the one before?"""
         if self.owner.on_change == "raise":
             if trace.unkept:
@@ -469,7 +463,7 @@ class TransformForm:
     def owner_named(self) -> str:
         return f"{user_name(self.owner.f)}{where_of(self.owner.f)}"
 
-    def refusal(self, reason: Any) -> str:
+    def refusal(self, reason) -> str:
         return f"{self.name}: {self.owner_named()} cannot be recorded: {reason}"
 
     def report(self) -> list:

@@ -6,7 +6,6 @@ What is the same for all instructions of a class is worked out once, for its fir
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -45,9 +44,9 @@ class InstructionTable:
         self.reads = np.bincount(self.operands % size, minlength=size)
         self.constant = np.zeros(size, bool)
         self.constant[[*program.constants]] = True
-        self.indices: dict = {}  # id of settings -> the numbers of its index
-        self.loops: dict = {}  # (start, stop) -> those of interpreter.program_loops
-        self.refused: set = set()  # why instructions that repeat are no loop
+        self.indices = {}  # id of settings -> the numbers of its index
+        self.loops = {}  # (start, stop) -> those of interpreter.program_loops
+        self.refused = set()  # why instructions that repeat are no loop
         # (a few instructions are each a class of their own)
         few = count < LOOP_TRIPS * TRIP_ROWS_LEAST
         self.classes, self.example = (np.arange(count),) * 2 if few else self.sorted_out()
@@ -75,7 +74,7 @@ class InstructionTable:
             elif column is WATCHED:
                 found = flags = self.of_equal(found)
             what = (what + found) * FACTOR
-        known: dict = {}
+        known = {}
         regional = np.flatnonzero(np.isin(found, np.array([*map(id, REGIONS)], np.uint64)))
         names, first, inverse = np.unique(params[regional], return_index=True, return_inverse=True)
         forms = np.zeros(len(names), np.uint64)
@@ -102,7 +101,7 @@ class InstructionTable:
     def of_equal(self, ids: np.ndarray) -> np.ndarray:
         """One number for the flags that are equal."""
         each, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-        same: dict = {}
+        same = {}
         for n, at in enumerate(first.tolist()):
             each[n] = same.setdefault(self.code.what[at][WATCHED], each[n])
         return each[inverse]
@@ -137,11 +136,11 @@ class InstructionTable:
         found[order[:-1][same]] = np.diff(order)[same]
         return found
 
-    def each(self, f: Callable, dtype: Any = bool) -> np.ndarray:
+    def each(self, f: Callable, dtype=bool) -> np.ndarray:
         """f(k, i) for each instruction, asked once for each class."""
         return self.of_classes(f, dtype)[self.classes]
 
-    def of_classes(self, f: Callable, dtype: Any = bool) -> np.ndarray:
+    def of_classes(self, f: Callable, dtype=bool) -> np.ndarray:
         return np.array([f(*self.code[n]) for n in self.example.tolist()], dtype)
 
     def read_by(self, start: int, stop: int) -> np.ndarray:
@@ -165,7 +164,7 @@ class InstructionTable:
         return found
 
 
-def is_whole(v: Any) -> bool:
+def is_whole(v) -> bool:
     return type(v) is int or (type(v) is np.ndarray and v.dtype.kind in "iu")
 
 
@@ -177,9 +176,9 @@ def runs_of(which: np.ndarray) -> list:
 
 def index_form(params: dict) -> tuple:
     """(settings of a region but for the numbers of its indices; these numbers)"""
-    numbers: list = []
+    numbers = []
 
-    def form(at: Any) -> Any:
+    def form(at):
         kind = type(at)
         if kind is int or isinstance(at, np.integer):
             numbers.append(int(at))

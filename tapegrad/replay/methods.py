@@ -1,7 +1,6 @@
 """The methods of a prepared function: each is a transform of the function and of `argnums`."""
 
 from collections.abc import Callable
-from typing import Any
 
 from .._transforms.gradient import grad, value_and_grad
 from .._transforms.hessian_products import hmp, hvp, value_grad_hvp
@@ -9,15 +8,15 @@ from .._transforms.jacobian import hessian, jacobian
 from .._transforms.products import jmp, jvp, vjp, vmp
 
 
-def value_form(f: Callable, argnums: Any) -> Callable:
+def value_form(f: Callable, argnums) -> Callable:
     return f
 
 
-def _jvp(f: Callable, argnums: Any) -> Callable:
+def _jvp(f: Callable, argnums) -> Callable:
     return lambda x, v, *args: jvp(f, (x, *args), (v,), 0)
 
 
-def _vjp(f: Callable, argnums: Any) -> Callable:
+def _vjp(f: Callable, argnums) -> Callable:
     def pulled(x, w, *args):
         y, pullback = vjp(f, x, *args, argnums=0)
         return y, pullback(w)

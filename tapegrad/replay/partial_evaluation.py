@@ -1,7 +1,6 @@
 """A prepared function at a fixed point: what does not depend on the direction is done once."""
 
 import math
-from typing import Any
 
 from .._core.arrays import copy_with_layout, is_array, xp_of
 from .._core.errors import ArgumentError, ShapeError
@@ -14,7 +13,7 @@ from .form import TransformForm, any_variable
 from .program import Program, guard_holds
 
 
-def filled_out(call: str, y: Any, out: Any) -> Any:
+def filled_out(call: str, y, out):
     """The result, in the memory of `out` if that is given."""
     if out is None:
         return y
@@ -39,7 +38,7 @@ def filled_out(call: str, y: Any, out: Any) -> Any:
 class FoldedProgram:
     """A program of a product at a fixed point: what depends on the direction."""
 
-    def __init__(self, kept: CachedProgram, program: Program, owner: Any):
+    def __init__(self, kept: CachedProgram, program: Program, owner):
         self.kept = kept
         self.free = [n for n, argument in enumerate(kept.signature.owners) if argument == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
@@ -47,7 +46,7 @@ class FoldedProgram:
         grouped = kept.emitted is not None and bool(kept.emitted.groups)
         self.rest.emitted, self.rest.due = load(EMITTER).EmittedProgram(program, grouped), math.inf
 
-    def __call__(self, args: tuple) -> Any:
+    def __call__(self, args: tuple):
         """The result; None where the whole is to be asked."""
         values = self.kept.values(args)
         if (
@@ -67,12 +66,12 @@ class FixedPointProduct:
     Where a captured array has changed since, or a branch, the product is that of now: it is worked out
     anew."""
 
-    def __init__(self, p: Any, x: Any, args: tuple):
+    def __init__(self, p, x, args: tuple):
         self.p, self.x, self.args = p, tree_map(lambda v: copy_with_layout(v) if is_array(v) else v, x), args
-        self.folded: dict = {}
+        self.folded = {}
         self.__name__ = f"{p.name}.at"
 
-    def product(self, method: str, v: Any, out: Any, place: int | None) -> Any:
+    def product(self, method: str, v, out, place: int | None):
         form, args = self.p.forms[method], (self.x, v, *self.args)
         folded = self.folded.get(method)
         y = (
@@ -112,26 +111,26 @@ class FixedPointProduct:
             return None  # an operation's, as in the call before, which dealt with it
         return None if fixed is None else FoldedProgram(kept, fixed, self.p)
 
-    def value(self) -> Any:
+    def value(self):
         """f(x, *args)."""
         return self.p.value(self.x, *self.args)
 
-    def grad(self, *, out: Any = None) -> Any:
+    def grad(self, *, out=None):
         """The gradient there."""
         return self.p.grad(self.x, *self.args, out=out)
 
-    def jvp(self, v: Any, *, out: Any = None) -> tuple:
+    def jvp(self, v, *, out=None) -> tuple:
         """(f(x, *args), J v)."""
         return self.product("jvp", v, out, 1)
 
-    def vjp(self, w: Any, *, out: Any = None) -> tuple:
+    def vjp(self, w, *, out=None) -> tuple:
         """(f(x, *args), J^H w)."""
         return self.product("vjp", w, out, 1)
 
-    def hvp(self, v: Any, *, out: Any = None) -> Any:
+    def hvp(self, v, *, out=None):
         """H v."""
         return self.product("hvp", v, out, None)
 
-    def hmp(self, V: Any, *, out: Any = None) -> Any:
+    def hmp(self, V, *, out=None):
         """H times each of the rows of V."""
         return self.product("hmp", V, out, None)

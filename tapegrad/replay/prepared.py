@@ -237,7 +237,7 @@ def prepare(
     return Prepared(f if shadow else Const(f), args, argnums, on_change, compile, cuda_graph)
 
 
-def _shadowed(shadow: Any, x: Prepared) -> Prepared:
+def _shadowed(shadow, x: Prepared) -> Prepared:
     """Within a transform it is the function whose captured arrays that transform follows."""
     f = shadow(x.of)
     return x if f is x.of else Prepared(f, x.args, x.argnums, x.on_change, x.compile, x.cuda_graph)

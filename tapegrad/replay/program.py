@@ -65,7 +65,7 @@ IGNORED = setting(divide="ignore", over="ignore", under="ignore", invalid="ignor
 
 
 @functools.cache
-def setting_of(watched: tuple, gated: bool = False) -> Any:
+def setting_of(watched: tuple, gated: bool = False):
     """While instructions run of which a plain call would show these flags; `gated`: products are."""
     if not watched:
         return IGNORED if gated else QUIET
@@ -73,7 +73,7 @@ def setting_of(watched: tuple, gated: bool = False) -> Any:
     return setting(**modes, call=loud if LOUD in watched else describe_kind)
 
 
-def guard_holds(a: Any, b: Any) -> bool:
+def guard_holds(a, b) -> bool:
     """Does a guard hold?"""
     if xp_of(a) is not np or xp_of(b) is not np:
         return np.shape(a) == np.shape(b) and bool((a == b).all())
@@ -119,7 +119,7 @@ class Program:
         self.read = [array for _, array in self.captured]
         self.what, self.operands = [what[k] for k in self.numbers], [operands[k] for k in self.numbers]
         self.looks, self.views = trace.looks, trace.views
-        self.added: dict = {}  # number -> layout of what is added to the recording
+        self.added = {}  # number -> layout of what is added to the recording
         self.solves = bool(found.numbers(lambda prim, _: prim is SYSTEM))
         at = {k for k in self.arguments if len(self.arguments) > 1}
         writes = found.numbers(lambda prim, _: prim.writes) if at else []
@@ -227,9 +227,9 @@ class Program:
                 steps.append((k, form[0], ks, *form[1:], setting, dead))
         return steps
 
-    def run(self, values: list) -> Any:
+    def run(self, values: list):
         """The values of the instructions, or the guard that failed."""
-        env: list = [None] * self.size
+        env = [None] * self.size
         for k, v in (*zip(self.arguments, values, strict=True), *self.captured, *self.constants.items()):
             env[k] = v
         for k in (*self.arguments, *[k for k, _ in self.captured]):
@@ -239,7 +239,7 @@ class Program:
         HEARD.shown = None
         # made by a write, and in nobody else's hands: the next write may be done there, if it is the last
         # that asks
-        own: set = set()
+        own = set()
         guards, before, value = self.guards, now(), env.__getitem__
         try:
             put(QUIET)
@@ -272,7 +272,7 @@ class Program:
         done once, here.  Captured arrays count as known.  None where a guard fails, or a plain call would
         warn."""
         env = {**values, **self.constants, **dict(self.captured)}
-        left: list = []
+        left = []
         HEARD.shown = None
         for k, i in self.code:
             if all([j in env for j in i.args]):
@@ -320,14 +320,14 @@ class Program:
         )
         return facts(self) == facts(other) and same_settings(values(self), values(other))
 
-    def failing(self, k: int, value: Any) -> Guard | None:
+    def failing(self, k: int, value) -> Guard | None:
         for g in self.guards.get(k, ()):
             if not (bool(value) is g.value if g.truth else guard_holds(value, g.value)):
                 return g
         return None
 
 
-def same_settings(a: Any, b: Any) -> bool:
+def same_settings(a, b) -> bool:
     """Return whether two trees hold the same numbers and arrays. Of other objects the classes count."""
     if a is b or type(a) is not type(b):
         return a is b
@@ -343,7 +343,7 @@ def same_settings(a: Any, b: Any) -> bool:
 class RecordedFacts:
     """What is true of the instructions of a recording, asked once for all that do the same."""
 
-    def __init__(self, trace: Any):
+    def __init__(self, trace):
         self.trace = trace
         self.ids = [*map(id, trace.what)]
         self.of_id = dict(zip(self.ids, trace.what, strict=True))

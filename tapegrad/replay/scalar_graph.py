@@ -6,7 +6,6 @@ Fused groups (fusion.groups) compile the graph into loops."""
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,8 @@ class Exact(Graph):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reciprocals: set = set()  # of the instruction at hand
-        self.below: dict = {}  # index counted from the first -> of how many elements
+        self.reciprocals = set()  # of the instruction at hand
+        self.below = {}  # index counted from the first -> of how many elements
 
     def node(self, op, *x):
         own = OWN.get(op)
@@ -50,7 +49,7 @@ OWN = {op: getattr(Exact, op) for op in ("add", "sub", "mul", "neg", "rcp", "div
 EXACT = frozenset(("select", "and", "or", "not", "isnan", "lt", "le", "gt", "ge", "eq", "ne"))
 
 
-def settled(g: Exact, y: Any) -> int:
+def settled(g: Exact, y) -> int:
     return int(lift(g, y).ids)
 
 
@@ -76,7 +75,7 @@ def scalar_of(g: Exact, i: Instruction, x: list) -> int:
 KNOWN: dict = {}  # (what is asked, operation, settings, which operands are truths) -> the answer
 
 
-def of_graph(ask: Callable, i: Instruction, truths: tuple) -> Any:
+def of_graph(ask: Callable, i: Instruction, truths: tuple):
     """ask(graph, inputs, result), once for operations alike; None where the instruction is not elementwise,
     or kernels have it not, or not exactly enough."""
     prim = i.prim
@@ -131,7 +130,7 @@ def cost(g: Exact, x: list, out: int) -> tuple[int, bool]:
     return sum(map(weight, steps)), not BOUNDED.isdisjoint(steps)
 
 
-def as_number(v: Any) -> float | None:
+def as_number(v) -> float | None:
     """A constant as a number of a group; None where it has no exact one."""
     if type(v) not in (float, int) and not isinstance(v, np.floating):
         return None

@@ -1,7 +1,5 @@
 """Systems of equations with one matrix: it is factored once, also for its transpose."""
 
-from typing import Any
-
 import numpy as np
 
 from .._core.arrays import F8
@@ -16,12 +14,12 @@ SETTINGS: dict = {of: {"transposed": of} for of in (False, True)}
 NO_SETTINGS: dict = {}
 
 
-def with_shared_factors(program: Any) -> Any:
+def with_shared_factors(program):
     """Return the program in which a matrix that several instructions solve for, or its transpose, is factored
     once, before them; the same program if there is none. What it adds has no derivative: it is to be run."""
     if not program.solves:
         return program
-    systems: dict = {}  # matrix -> [(position of the instruction, is it of the transpose?)]
+    systems = {}  # matrix -> [(position of the instruction, is it of the transpose?)]
     looks = program.looks
     at = [n for n, (prim, *_) in enumerate(program.what) if prim is SYSTEM]
     made = {k: n for n, k in enumerate(program.numbers)} if len(at) > 1 else {}
@@ -35,8 +33,8 @@ def with_shared_factors(program: Any) -> Any:
     if all([len(several) == 1 for several in systems.values()]):
         return program
     program = program.with_copied_instructions()
-    before: dict = {}  # position -> the factors that are made there
-    layouts: dict = {}  # unknowns -> that of the factors
+    before = {}  # position -> the factors that are made there
+    layouts = {}  # unknowns -> that of the factors
     for matrix, several in systems.items():
         if len(several) > 1:
             unknowns, k = looks[matrix][1][1][0], program.size
@@ -56,7 +54,7 @@ def with_shared_factors(program: Any) -> Any:
     return program
 
 
-def untransposed(program: Any, made: dict, k: int) -> tuple:
+def untransposed(program, made: dict, k: int) -> tuple:
     """(the matrix of which a value is the transpose, or that value; is it the transpose?)"""
     transposed = False
     while k in made:

@@ -38,7 +38,7 @@ NUMBERS = (float, complex)
 READ = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
 
 
-def is_input(x: Any, active: bool, numbers: bool) -> Any:
+def is_input(x, active: bool, numbers: bool):
     """Is this leaf of an argument an input of the program?  `numbers`: Python numbers too, as WEAK ones:
     beside arrays they count as less than an array's dtype.  (Where they are differentiated they are those of
     NumPy.)"""
@@ -49,7 +49,7 @@ def is_input(x: Any, active: bool, numbers: bool) -> Any:
     return is_scalar(x) and x.dtype.kind in "fc"
 
 
-def tree_of(x: Any) -> Any:
+def tree_of(x):
     """What two trees share that are alike."""
     return (node_signature(x), *[tree_of(c) for c in children(x)]) if is_node(x) else None
 
@@ -60,7 +60,7 @@ class Leaf:
 
     __slots__ = ("kind", "layout", "value", "chosen", "packed")
 
-    def __init__(self, x: Any, chosen: bool):
+    def __init__(self, x, chosen: bool):
         self.kind, self.value, self.layout, self.chosen, self.packed = type(x), x, None, chosen, True
         if chosen:
             self.value = None
@@ -69,7 +69,7 @@ class Leaf:
                 room = room_like(x) if x.flags.forc else copy_with_layout(x)
                 self.packed = room.strides == x.strides
 
-    def holds(self, x: Any) -> bool:
+    def holds(self, x) -> bool:
         if type(x) is not self.kind:
             return False
         if self.layout is not None:
@@ -80,15 +80,15 @@ class Leaf:
             return x.value is self.value.value
         return (type(x) in IMMUTABLE or is_scalar(x)) and repr(x) == repr(self.value)
 
-    def differs(self, x: Any) -> str:
+    def differs(self, x) -> str:
         return f"{described(x)} instead of {described(self.value) if self.layout is None else layout_text(*self.layout)}"
 
 
-def layout_text(shape: tuple, strides: tuple, dtype: Any) -> str:
+def layout_text(shape: tuple, strides: tuple, dtype) -> str:
     return f"an array of shape {shape}, {dtype}"
 
 
-def described(x: Any) -> str:
+def described(x) -> str:
     if is_array(x):
         return layout_text(x.shape, x.strides, x.dtype)
     return repr(x) if type(x) in IMMUTABLE else describe_tree(x)
@@ -172,7 +172,7 @@ class ReadEnvironment:
         now = lambda: walk_with_names(self.roots, is_input_leaf, names=self.names, apart=self.apart)
         return self.same() or now().form == self.form
 
-    def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
+    def disturbed(self, anew=None, drawn=()) -> str | None:
         """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change;
         `drawn`: (generator of which it draws by operations, its state before the first)."""
         if not self.is_as_before():
@@ -195,7 +195,7 @@ class ReadEnvironment:
                 restore(x, pickle.loads(before))
         return had
 
-    def settle(self, anew: dict, program: Any, drawn: Any = (), frozen: Collection = ()) -> str | None:
+    def settle(self, anew: dict, program, drawn=(), frozen: Collection = ()) -> str | None:
         """The recording is done, which followed these arrays, and drew of these generators.  Gives the reason
         if no program can stand for the function.  (An array that was followed, and of which the program reads
         nothing, is compared; and one that it reads, where `frozen` has the id of the owner of its memory.)"""
@@ -247,11 +247,11 @@ def compare_each_time() -> None:
     OPEN.compared = None
 
 
-def bits_of(x: Any) -> Any:
+def bits_of(x):
     """Where the random numbers of a generator come from."""
     return getattr(x, "bit_generator", None) or getattr(x, "_bit_generator", x)
 
 
-def is_input_leaf(x: Any) -> bool:
+def is_input_leaf(x) -> bool:
     """(What is of a subclass is compared with its attributes.)"""
     return x.dtype.kind in "fc" and (not isinstance(x, np.ndarray) or type(x) in PLAIN_ARRAYS)

@@ -4,7 +4,6 @@ factors side by side and the right ones below each other."""
 import collections
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from .costs import SUMMED_ELEMENTS, SUMMED_PRODUCTS
 from .shared_factors import NO_SETTINGS
 
 
-def sum_of_products(*factors: Any) -> Any:
+def sum_of_products(*factors):
     """The left factors come first."""
     n = len(factors) // 2
     return np.concatenate(factors[:n], 1) @ np.concatenate(factors[n:], 0)
@@ -25,7 +24,7 @@ def sum_of_products(*factors: Any) -> Any:
 SUM_OF_PRODUCTS = Primitive("sum_of_products", sum_of_products)
 
 
-def is_addition(prim: Any) -> bool:
+def is_addition(prim) -> bool:
     """Is it a sum, a difference or a change of sign, of all elements?"""
     return prim is not None and prim.infix in ("+", "-")
 
@@ -35,7 +34,7 @@ def signs(prim: Primitive, operands: tuple) -> list:
     return [1] * (len(operands) - 1) + [1 if prim.infix == "+" else -1]
 
 
-def with_summed_products(program: Any) -> Any:
+def with_summed_products(program):
     """Return the program in which products that are only added up are one product, where that has fewer
     elements to read than the sums; the same program if there is none."""
     kinds = dict(zip(map(id, program.what), program.what, strict=True)).values()
@@ -49,10 +48,10 @@ class ProductSums:
     """The sums of a program whose terms are products: `sums`, number of the value -> its terms, as
     (sign, number); `made`: the sums and products of matrices."""
 
-    def __init__(self, program: Any):
+    def __init__(self, program):
         self.program, self.shown = program, program.shown
-        self.within: set = set()  # sums and products that are terms of another sum
-        self.sums: dict = {}
+        self.within = set()  # sums and products that are terms of another sum
+        self.sums = {}
         kinds = dict(zip(map(id, program.what), program.what, strict=True))
         fit = {n for n, (prim, *_) in kinds.items() if is_addition(prim) or prim.reduces == "products"}
         each = zip(program.numbers, program.what, program.operands, strict=True)
@@ -64,7 +63,7 @@ class ProductSums:
         nodes = [k for k in self.made if self.is_sum(k)]
         for k in nodes:
             self.within.update([a for a in self.made[k][1] if self.is_term(a)])
-        self.left_out: set = set()
+        self.left_out = set()
         for k in nodes:
             if k not in self.within:
                 terms, inner = self.terms(k)
@@ -114,10 +113,10 @@ class ProductSums:
         inner = sum([self.shown[self.made[j][1][0]][1][1] for j in products])
         return len(products) >= SUMMED_PRODUCTS and inner * sum(shape) < len(products) * math.prod(shape)
 
-    def rewritten(self) -> Any:
+    def rewritten(self):
         made = self.program.with_copied_instructions()
         before = [*zip(made.numbers, made.what, made.operands, strict=True)]
-        self.code: list = []
+        self.code = []
         for k, what, operands in before:
             if k in self.sums:
                 self.add(made, k)
@@ -126,11 +125,11 @@ class ProductSums:
         made.numbers, made.what, made.operands = [[*column] for column in zip(*self.code, strict=True)]
         return made
 
-    def add(self, program: Any, k: int) -> None:
+    def add(self, program, k: int) -> None:
         """The instructions that make the sum k."""
         watched = self.made[k][0][2]
 
-        def new(prim: Primitive, operands: tuple, flags: Any = watched) -> int:
+        def new(prim: Primitive, operands: tuple, flags=watched) -> int:
             n, program.size = program.size, program.size + 1
             program.added[n] = self.shown[k]
             self.code.append((n, (prim, NO_SETTINGS, flags), operands))

@@ -9,7 +9,7 @@ from .._core.trees import AuxiliaryData, children, flattened, flattening_of, is_
 PLAIN: dict[type, str] = {tuple: "({0})", list: "[{0}]"}
 
 
-def node_signature(x: Any) -> tuple:
+def node_signature(x) -> tuple:
     """What two nodes share whose members may be compared."""
     beside = (
         tuple(x)
@@ -35,12 +35,12 @@ class TreeText:
         self.lines: list[str] = []
         self.members = 0
 
-    def given(self, x: Any) -> str:
+    def given(self, x) -> str:
         name = f"c{len(self.space)}"
         self.space[name] = x
         return name
 
-    def function(self, head: str) -> Any:
+    def function(self, head: str):
         """Return the function of these lines."""
         text = "".join([f"    {line}\n" for line in self.lines])
         exec(compiled_tree_text(f"def made({head}):\n{text}"), self.space)
@@ -54,7 +54,7 @@ class TreeText:
         if names:
             self.lines.append(f"{', '.join(names)}, = {text}")
 
-    def take(self, name: str, x: Any) -> list:
+    def take(self, name: str, x) -> list:
         """The names of the leaves of a tree. None is returned for a tree unlike x."""
         if not is_node(x):
             return [name]
@@ -70,7 +70,7 @@ class TreeText:
         self.unpack(names, text)
         return [leaf for n, m in zip(names, members, strict=True) for leaf in self.take(n, m)]
 
-    def put(self, x: Any, names: Any) -> str:
+    def put(self, x, names) -> str:
         """The text of a tree like x with leaves of these names, an iterator."""
         if not is_node(x):
             return next(names)
@@ -84,7 +84,7 @@ class TreeText:
         return f"{self.given(rebuilt)}({self.given(x)}, [{listed}])"
 
 
-def builder(x: Any) -> Any:
+def builder(x):
     """Return ``build(leaves)``, which gives a tree like x."""
     made = TreeText()
     names = made.names(len(leaves(x)))

@@ -1,7 +1,6 @@
 """The arguments of sparse matrices: how a plan takes them, and what they must be."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -20,13 +19,13 @@ HIDDEN = (
 )
 
 
-def argnum_of(call: str, argnum: Any, args: tuple) -> int:
+def argnum_of(call: str, argnum, args: tuple) -> int:
     if type(argnum) is not int or not -len(args) <= argnum < len(args):
         raise ArgumentError(f"{call}: argnum={argnum!r}, and {len(args)} arguments were given")
     return argnum % len(args)
 
 
-def enter_arguments(args: tuple, argnum: int, dtype: Any) -> tuple:
+def enter_arguments(args: tuple, argnum: int, dtype) -> tuple:
     """Return the arguments, the differentiated one first; other numbers become NumPy scalars, which may
     vary."""
     args = tuple([value_of(a) if isinstance(a, Variable) and live(a)._trace is None else a for a in args])
@@ -63,7 +62,7 @@ def with_argument_first(f: Callable, argnum: int) -> Callable:
     return first
 
 
-def checked_input(call: str, x: Any) -> None:
+def checked_input(call: str, x) -> None:
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentError(f"{call}: x is a masked array, and masks have no derivative; pass x.filled(v)")
     if x.dtype.kind not in "fc":
@@ -73,7 +72,7 @@ def checked_input(call: str, x: Any) -> None:
         )
 
 
-def checked_output(call: str, f: Callable, dtype: Any, holomorphic: bool, y: Any) -> None:
+def checked_output(call: str, f: Callable, dtype, holomorphic: bool, y) -> None:
     if not (is_array(y) or isinstance(y, (np.generic, float, complex))):
         raise ArgumentError(
             f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(y)}, {len(leaves(y))} leaves; a "
@@ -90,11 +89,11 @@ def checked_output(call: str, f: Callable, dtype: Any, holomorphic: bool, y: Any
         )
 
 
-def leaf_dtype(y: Any) -> str:
+def leaf_dtype(y) -> str:
     return y.dtype.kind if hasattr(y, "dtype") else np.asarray(y).dtype.kind
 
 
-def plain_point(x: Any) -> Any:
+def plain_point(x):
     """Return the plain value of an argument, in C order, or None if a trace hides it."""
     if not isinstance(x, Variable):
         return x

@@ -3,8 +3,6 @@
 The pattern of the recording, where there is one, limits the entries that may be missing. An entry counts as
 missing if its value differs from zero at the point or at a second point nearby."""
 
-from typing import Any
-
 import numpy as np
 
 from .._core.arrays import to_host, xp_of
@@ -13,7 +11,7 @@ from .._core.errors import ArgumentError, GuardError
 SECOND_POINT_SHIFT = 0.01  # distance of the second point, relative to each number
 
 
-def require_entries(plan: Any, args: tuple) -> None:
+def require_entries(plan, args: tuple) -> None:
     """Raise if an entry is missing in the pattern."""
     x, *rest = args
     library = xp_of(x)
@@ -41,12 +39,12 @@ def require_entries(plan: Any, args: tuple) -> None:
             name(plan, point, rest, missed)
 
 
-def plan_product(plan: Any, x: Any, v: Any, rest: list) -> Any:
+def plan_product(plan, x, v, rest: list):
     forms = plan.prepared.forms
     return forms["hvp"]((x, v, *rest)) if plan.second else forms["jvp"]((x, v, *rest))[1]
 
 
-def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
+def name(plan, x, rest: list, rows: np.ndarray) -> None:
     """Raise and list the missing entries of the first incomplete row. Other rows share its colour."""
     for row in rows.tolist():
         whole = derivatives_of(plan, x, rest, row)
@@ -64,7 +62,7 @@ def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
     raise ArgumentError(f"{plan.call}: the pattern {lacks}{value}; leave the pattern away, and it is found")
 
 
-def derivatives_of(plan: Any, x: Any, rest: list, row: int) -> np.ndarray:
+def derivatives_of(plan, x, rest: list, row: int) -> np.ndarray:
     """Return one row of the dense matrix."""
     m, n = plan.shape
     forms, unit = plan.prepared.forms, np.zeros(m, getattr(plan.like, "dtype", float))

@@ -72,11 +72,11 @@ def symmetric_outer(g, x, *, analysis):
     return y.reshape(-1, i.size).sum(axis=0)
 
 
-def no_directions(values: Any) -> Any:
+def no_directions(values):
     return plain_np.zeros((0, shape(values)[0]), layout_of(values).dtype)
 
 
-def with_row(directions: Any, k: int, row: Any) -> Any:
+def with_row(directions, k: int, row):
     """Return the directions with row k replaced, or appended."""
     rows = [directions[i] for i in range(shape(directions)[0])]
     return np.stack([*rows[:k], row, *rows[k + 1 :]])
@@ -148,7 +148,7 @@ rules(
 )
 
 
-def applied(operation: Any, *xs: Any, analysis: Analysis) -> Any:
+def applied(operation, *xs, analysis: Analysis):
     """Return the operation on these; on plain arrays without a trace."""
     if holds_tracked(*xs):
         return operation(*xs, analysis=analysis)

@@ -5,8 +5,6 @@ direction. The coefficient of each element is built from its leaf upwards throug
 direction are never read. A condition may depend on the direction: a zero tangent stops a nan, for example.
 Such a condition is evaluated for the unit vector of the element."""
 
-from typing import Any
-
 from ..kernels.graph.nodes import BOOLS, LEAVES
 from ..replay.scalar_graph import Exact
 
@@ -23,7 +21,7 @@ class LinearCoefficients:
 
     def __init__(self, g: Exact):
         self.g = g
-        self.known: dict = {}
+        self.known = {}
 
     def of(self, n: int) -> dict:
         for m in self.g.reach([n], self.known):
@@ -34,7 +32,7 @@ class LinearCoefficients:
             raise NotLinear("a truth that depends on the direction")
         return found or {}
 
-    def made(self, n: int) -> Any:
+    def made(self, n: int):
         g, op, args = self.g, self.g.op[n], self.g.args[n]
         if op in LEAVES:
             return {n: g.one} if op == "in" and args[0] == DIRECTION else None
@@ -86,7 +84,7 @@ class LinearCoefficients:
             raise NotLinear("div")
         return {leaf: self.g.div(c, args[1]) for leaf, c in x[0].items()}
 
-    def select(self, args: tuple, x: list) -> Any:
+    def select(self, args: tuple, x: list):
         if self.g.boolean(args[1]) or ASKED in x[1:]:
             return ASKED
         for a, p in zip(args[1:], x[1:], strict=True):

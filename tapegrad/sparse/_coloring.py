@@ -261,7 +261,7 @@ class Coloring:
         return f"<coloring ({self.kind}, {self.order}): {' and '.join(parts)}>"
 
 
-def vertex_order(order: str, n: int, graph: Any) -> np.ndarray:
+def vertex_order(order: str, n: int, graph) -> np.ndarray:
     """Return the vertices in this order; `graph()` gives (bounds, members) of the neighbours."""
     if order == "natural":
         return np.arange(n)
@@ -340,7 +340,7 @@ def two_sided_coloring(p: scipy.sparse.csr_array, order: str) -> tuple:
     return best[1:]
 
 
-def csr(p: Any) -> scipy.sparse.csr_array:
+def csr(p) -> scipy.sparse.csr_array:
     p = p.tocsr()
     p.sort_indices()
     return p

@@ -124,7 +124,7 @@ class Entries:
         self.empty: Any = None  # a matrix without entries
         self.there: Any = None  # table and structure on the device
 
-    def values(self, products: Any) -> Any:
+    def values(self, products):
         """Return the entries, given all products as one flat array."""
         if self.table is not None:
             table = self.table if xp_of(products) is np else self.on_device(xp_of(products))[0]
@@ -139,13 +139,13 @@ class Entries:
         """Convert entries from the row order to the order of the format."""
         return entries if self.order is None else entries[self.order]
 
-    def on_device(self, library: Any) -> tuple:
+    def on_device(self, library) -> tuple:
         if self.there is None:
             table = None if self.table is None else library.asarray(self.table)
             self.there = table, [library.asarray(a) for a in self.structure]
         return self.there
 
-    def matrix(self, data: Any, module: Any = scipy.sparse) -> Any:
+    def matrix(self, data, module=scipy.sparse):
         """Return a sparse matrix of these entries, in memory of its own."""
         if module is scipy.sparse:
             if self.empty is None:

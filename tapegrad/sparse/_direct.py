@@ -40,8 +40,8 @@ class GroupPart:
         self.arrays = [a for a in given if self.shown[a][1] or rows.program.shown[a][0]]
         self.single = [a for a in given if a not in self.arrays]
         self.stored = stored
-        self.sums: dict[Any, Any] = {}
-        self.totals: list[Any] = []
+        self.sums = {}
+        self.totals = []
         self.written = self.left = [data, loose, *stored]
         self.code: Any = None
         self.pool: list = []
@@ -72,11 +72,11 @@ class CoefficientCode(GroupCode):
         self.g, self.nests, self.direction, self.gathered = Exact(), {}, direction, rows.gathered
         self.is_sum = any([type(row) is np.ndarray for _, _, row in outputs])  # parts may add up
         self.table = {a: k for k, a in enumerate((*part.arrays, *part.written))}
-        self.parts: dict = {}
+        self.parts = {}
         self.linear = LinearCoefficients(self.g)
         self.keys, self.n = keys, n
         self.loose: list = []  # places of the entries in the buffer
-        self.terms: list = []  # (extents, node, places of the entries), of which `_terms` makes operations
+        self.terms = []  # (extents, node, places of the entries), of which `_terms` makes operations
         self.graph = self.g
         self.covered = np.zeros(keys.size, np.bool_)
         for k, held, first in outputs:
@@ -100,7 +100,7 @@ class CoefficientCode(GroupCode):
         )
         self.compile([])
 
-    def leaf(self, nest: Any, a: int, place: tuple, form: tuple | None = None) -> int:
+    def leaf(self, nest, a: int, place: tuple, form: tuple | None = None) -> int:
         if a != self.direction and a not in self.gathered:
             return super().leaf(nest, a, place, form)
         strides = packed(self.shown[a][1], 1)
@@ -112,7 +112,7 @@ class CoefficientCode(GroupCode):
         found = strided(first, steps, extents)
         return self.gathered[a].reshape(-1)[found] if a in self.gathered else found
 
-    def entries(self, k: int, held: tuple, row: Any) -> None:
+    def entries(self, k: int, held: tuple, row) -> None:
         """Add the entries of one output; `row` is its first row or a table of rows."""
         size = self.group.dtype.itemsize
         strides = [math.prod(held[a + 1 :]) for a in range(len(held))]
@@ -224,7 +224,7 @@ class DirectEntries:
             return False
         return rows.held[k] == rows.shape(k) and k not in rows.depends
 
-    def __call__(self, values: list, out: Any = None) -> Any:
+    def __call__(self, values: list, out=None):
         """Return the entries row by row, in `out` if its dtype fits; None if only products can compute
         them."""
         if not self.kept.is_apart(values):

@@ -114,7 +114,7 @@ class Analysis:
         self.starts, self.upper_rows, self.entries = upper_part(ptr, idx, self.place)
         self.parent, self.columns, self.below = factor_pattern(self.starts, self.upper_rows)
         self.places = places_in_factor(ptr, idx, self.place, self.columns, self.below)
-        self.kept: list = []  # the last factors
+        self.kept = []  # the last factors
 
     def ordering(self) -> np.ndarray:
         """Return the new number of each row, by minimum degree."""

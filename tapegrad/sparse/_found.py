@@ -1,7 +1,6 @@
 """The pattern of a recorded function at one point, and the conditions under which it holds."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -90,5 +89,5 @@ class FoundPattern:
             self.relied = [(a, a.copy(order="K")) for a, _ in self.relied]
 
 
-def leaf_size(y: Any) -> int:
+def leaf_size(y) -> int:
     return int(np.prod(np.shape(y)))

@@ -43,7 +43,7 @@ MOST_SHRINKAGE = 1e-4  # of the expected decrease, from step to step with one fa
 FIRST_SHIFT, SHIFT_FACTOR = 1e-3, 10.0  # of the largest diagonal entry: shifts of an indefinite Hessian
 
 
-def forms() -> Any:
+def forms():
     """Return the transforms of functions with further arguments, which are followed too."""
     return METHODS
 
@@ -62,7 +62,7 @@ def descent(factor: Factor, g: plain_np.ndarray) -> tuple[plain_np.ndarray, floa
 class LatentMode:
     """The mode of the latent variables, and the Hessian there."""
 
-    def __init__(self, name: str, energy: Callable, z0: plain_np.ndarray, t0: Any, rest: tuple):
+    def __init__(self, name: str, energy: Callable, z0: plain_np.ndarray, t0, rest: tuple):
         self.name, self.z0, self.rest, self.shape = name, z0, rest, z0.shape
         with plain_np.errstate(all="ignore"):
             self.plan = Plan(name, energy, (z0, t0, *rest), True, settings_of({}))
@@ -87,25 +87,25 @@ class LatentMode:
         seeds, table = self.plan.seeds[0], self.plan.entries.table
         products = forms()["smp"](energy, 0)
 
-        def entries(z: Any, t: Any, *rest: Any) -> Any:
+        def entries(z, t, *rest):
             if terms is not None:
                 return terms(z, t, *rest)
             return np.take(np.reshape(products(z, seeds, t, *rest), (-1,)), table)
 
-        def weighted(z: Any, t: Any, w: Any, *rest: Any) -> Any:
+        def weighted(z, t, w, *rest):
             return (w * entries(z, t, *rest)).sum()
 
         with plain_np.errstate(all="ignore"):
             recorded = prepare(weighted, z0, t0, plain_np.ones(table.size), *rest, argnums=(0, 1))
 
-        def pull(g: Any, out: Any, z: Any, t: Any) -> tuple:
+        def pull(g, out, z, t) -> tuple:
             with plain_np.errstate(all="ignore"):
                 if is_tracked(g) or is_tracked(z) or is_tracked(t):
                     return grad(weighted, (0, 1))(z, t, g, *rest)
                 with changed(depth=0):
                     return recorded.grad(*[plain_point(x) for x in (z, t, g)], *rest)
 
-        def push(v: tuple, out: Any, z: Any, t: Any) -> Any:
+        def push(v: tuple, out, z, t):
             with plain_np.errstate(all="ignore"):
                 by_z = None if v[0] is None else along_of(entries)(z, v[0], t, *rest)[1]
                 by_t = (
@@ -117,17 +117,17 @@ class LatentMode:
 
         self.entries = rule(self.plain_entries, vjp=pull, jvp=push, pure=True)
 
-    def value_and_gradient(self, z: plain_np.ndarray, t: Any) -> tuple[float, plain_np.ndarray]:
+    def value_and_gradient(self, z: plain_np.ndarray, t) -> tuple[float, plain_np.ndarray]:
         with changed(depth=0), plain_np.errstate(all="ignore"):
             value, g = self.plan.prepared.forms["value_and_grad"](self.plan.entered((z, t, *self.rest)))
         return float(value), plain_np.asarray(g).reshape(-1)
 
-    def plain_entries(self, z: Any, t: Any) -> Any:
+    def plain_entries(self, z, t):
         """Return the entries of the Hessian of the negative log-joint."""
         with plain_np.errstate(all="ignore"):
             return self.plan.values(z, t, *self.rest)
 
-    def factor(self, z: plain_np.ndarray, t: Any) -> tuple[Factor, bool]:
+    def factor(self, z: plain_np.ndarray, t) -> tuple[Factor, bool]:
         """Return the factor of the Hessian, shifted if it is indefinite, and whether it is not shifted."""
         H = self.plain_entries(z, t)
         if not plain_np.isfinite(H).all():
@@ -146,7 +146,7 @@ class LatentMode:
                 if not shift < 1e12 * largest:
                     raise
 
-    def start(self, t: Any) -> tuple:
+    def start(self, t) -> tuple:
         """Return (point, value, gradient) of the better one of z0 and the last mode."""
         found = [
             (z, *self.value_and_gradient(z, t))
@@ -160,13 +160,7 @@ class LatentMode:
         return min(good, key=lambda s: s[1])
 
     def accepted(
-        self,
-        z: plain_np.ndarray,
-        value: float,
-        g: plain_np.ndarray,
-        s: plain_np.ndarray,
-        decrement: float,
-        t: Any,
+        self, z: plain_np.ndarray, value: float, g: plain_np.ndarray, s: plain_np.ndarray, decrement: float, t
     ) -> tuple:
         """Return (point, value, gradient, length) of the longest step that decreases the value enough."""
         noise = 1e-14 * max(1.0, abs(value))
@@ -182,7 +176,7 @@ class LatentMode:
             "it may have a kink or a wrong derivative in the latents"
         )
 
-    def __call__(self, t: Any) -> plain_np.ndarray:
+    def __call__(self, t) -> plain_np.ndarray:
         """Return the mode at the parameters t, both plain."""
         z, value, g = self.start(t)
         factor = None if z is self.z0 else self.last_factor  # a factor serves while the steps shrink
@@ -250,7 +244,7 @@ class Laplace(PickledByCall):
         self.places = [d.copy() if is_array(d) and d.dtype.kind in "iu" else None for d in data]
         places, rest = self.places, (f, *[d for d, k in zip(data, self.places, strict=True) if k is None])
 
-        def energy(z: Any, t: Any, f: Callable, *varying: Any) -> Any:
+        def energy(z, t, f: Callable, *varying):
             left = iter(varying)
             return -f(restore(t), z, *[next(left) if d is None else d for d in places])
 
@@ -260,7 +254,7 @@ class Laplace(PickledByCall):
         # f is an argument of each transform, so its captured arrays and its libraries are followed
         slope = along_of(energy)
 
-        def pull(g: Any, out: Any, t: Any) -> Any:
+        def pull(g, out, t):
             along = applied(
                 cholesky_solution, mode.entries(out, t), np.reshape(g, (-1,)), analysis=mode.analysis
             )
@@ -268,7 +262,7 @@ class Laplace(PickledByCall):
                 t, out, np.reshape(along, mode.shape), *rest
             )
 
-        def push(dt: tuple, out: Any, t: Any) -> Any:
+        def push(dt: tuple, out, t):
             moved = along_of(lambda q, out, *more: grad(energy)(out, q, *more))(t, dt[0], out, *rest)[1]
             return -np.reshape(
                 applied(

@@ -300,7 +300,7 @@ def inverse_derivatives(analysis: Analysis, values: np.ndarray, directions: np.n
 
 
 def factor_lanes(
-    a: Analysis, values: np.ndarray, directions: np.ndarray, at: Any, like: tuple, kind: tuple
+    a: Analysis, values: np.ndarray, directions: np.ndarray, at, like: tuple, kind: tuple
 ) -> tuple:
     """Return (entries of L, 1 / D) with lanes; the directions lie in the lanes `at`."""
     factored(a, values)  # raise here if the matrix is not symmetric positive definite

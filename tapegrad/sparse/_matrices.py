@@ -193,7 +193,7 @@ def settings_of(given: dict) -> dict:
     return {**OPTIONS, **{name: v for name, v in given.items() if name in OPTIONS}}
 
 
-def at_once(call: str, f: Callable, args: tuple, second: bool, options: dict) -> Any:
+def at_once(call: str, f: Callable, args: tuple, second: bool, options: dict):
     for name in options:
         if name not in OPTIONS or (second and name == "holomorphic"):
             raise ArgumentError(

@@ -6,8 +6,6 @@ branches and indices are those of the point, and `conditions` are the values tha
 that were read, such as zeros of matrices, come from captured arrays. The pattern holds while those arrays,
 listed in `relied`, are unchanged."""
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse
 
@@ -28,7 +26,7 @@ class AbstractValue:
 
     __slots__ = ("shape", "dtype", "ndim")
 
-    def __init__(self, shape: tuple, dtype: Any):
+    def __init__(self, shape: tuple, dtype):
         self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
 
 
@@ -39,13 +37,13 @@ class DependencySets:
         """Run the rules; `values` are those of the program's inputs, the differentiated one first."""
         self.program, self.scope = program, scope
         self.at = dict(program.code)
-        self.env: dict = dict(zip(program.arguments, values, strict=True))
+        self.env = dict(zip(program.arguments, values, strict=True))
         self.env.update(dict(program.captured))
         self.env.update(program.constants)
         self.on_device = any([is_array(v) and xp_of(v) is not np for v in self.env.values()])
         x = values[0]
         self.sets = IndexSets(int(np.prod(np.shape(x))))
-        self.names: dict = {program.arguments[0]: self.sets.singles(np.shape(x))}
+        self.names = {program.arguments[0]: self.sets.singles(np.shape(x))}
         # the captured arrays that each value is made of; None: it depends on arguments
         self.sources: dict = {
             **dict.fromkeys(program.arguments),
@@ -57,8 +55,8 @@ class DependencySets:
         self.placing = {
             k for k, v in zip(program.arguments, values, strict=True) if is_array(v) and v.dtype.kind in "iu"
         }
-        self.relied: set = set()
-        self.conditions: set = set()
+        self.relied = set()
+        self.conditions = set()
         for k, i in program.code:
             self.carry(k, i)
 
@@ -85,14 +83,14 @@ class DependencySets:
         if found is not None:
             self.names[k] = found
 
-    def looks(self, k: int) -> Any:
+    def looks(self, k: int):
         """Return the value if it is known, otherwise its shape and dtype."""
         if k in self.env:
             return self.env[k]
         _, shape, _, dtype, _ = self.program.shown[k]
         return AbstractValue(shape, dtype)
 
-    def value(self, k: int) -> Any:
+    def value(self, k: int):
         """Return the value of an instruction, computed on demand."""
         if k not in self.env:
             needed, asked = set(), [k]
@@ -150,14 +148,14 @@ def asked_of(program: Program, numbers: list, guards: dict | None = None) -> Pro
     return part
 
 
-def boolean(indptr: Any, indices: Any, shape: tuple) -> scipy.sparse.csr_array:
+def boolean(indptr, indices, shape: tuple) -> scipy.sparse.csr_array:
     """Return a boolean matrix with sorted column indices; all other modules rely on that order."""
     made = scipy.sparse.csr_array((np.ones(len(indices), np.bool_), indices, indptr), shape=shape)
     made.has_sorted_indices = made.has_canonical_format = True
     return made
 
 
-def given_pattern(call: str, pattern: Any, shape: tuple) -> scipy.sparse.csr_array:
+def given_pattern(call: str, pattern, shape: tuple) -> scipy.sparse.csr_array:
     """Convert a pattern of the user: the stored entries of a sparse matrix, the nonzeros of a dense one."""
     if scipy.sparse.issparse(pattern):
         coo = pattern.tocoo()

@@ -1,7 +1,5 @@
 """Pictures of a pattern and its colours. matplotlib is imported at the first call."""
 
-from typing import Any
-
 import numpy as np
 
 from .._core.errors import ArgumentError
@@ -10,7 +8,7 @@ from .._core.registry import load
 POINT = 6.0  # largest width of an entry, in points
 
 
-def plot_pattern(pattern: Any, coloring: Any, title: str, ax: Any) -> Any:
+def plot_pattern(pattern, coloring, title: str, ax):
     """Draw the entries of the pattern, each in the colour of its product."""
     try:
         pyplot = load("matplotlib.pyplot")

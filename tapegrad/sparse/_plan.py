@@ -73,7 +73,7 @@ class Plan(PickledByCall):
         checked_input(call, args[0])
         self.dtype, self.shape_in, self.library = args[0].dtype, args[0].shape, xp_of(args[0])
         self.layouts = layouts_of(args)
-        self.others: dict = {}  # plans for arrays with another memory layout
+        self.others = {}  # plans for arrays with another memory layout
         pattern = settings["pattern"]
         with changed(depth=0):
             self.prepared: Prepared = Prepared(
@@ -147,7 +147,7 @@ class Plan(PickledByCall):
 
     def unit_sums(self) -> list:
         """Return the sums of unit vectors, one array for each side that has colours."""
-        made: list[Any] = []
+        made = []
         for colours, shape, dtype in (
             (self.coloring.columns, self.shape_in, self.dtype),
             (self.coloring.rows, np.shape(self.like), getattr(self.like, "dtype", np.dtype(float))),
@@ -405,7 +405,7 @@ class Plan(PickledByCall):
         )
 
 
-def _shadowed(shadow: Any, x: Plan) -> Plan:
+def _shadowed(shadow, x: Plan) -> Plan:
     """Within a transform its function is that whose captured arrays the transform follows."""
     call, f, *rest = x.given
     g = shadow(f)

@@ -50,7 +50,7 @@ class Renewed:
 
 
 def plan_if_sparse(
-    what: Literal["jacobian", "hessian"], f: Callable, x: Any, *more: Any, rest: tuple
+    what: Literal["jacobian", "hessian"], f: Callable, x, *more, rest: tuple
 ) -> Renewed | None:
     """Return a plan if its matrix is sparse enough to pay, otherwise None."""
     if np.size(x) < FEWEST_SPARSE_UNKNOWNS:
@@ -68,20 +68,14 @@ class FixedPattern:
     Where no pattern can be found, all places are entries."""
 
     def __init__(
-        self,
-        what: Literal["jacobian", "hessian"],
-        f: Callable,
-        x: Any,
-        *more: Any,
-        rest: tuple,
-        compile: Any = "auto",
+        self, what: Literal["jacobian", "hessian"], f: Callable, x, *more, rest: tuple, compile="auto"
     ):
         self.rest = rest
         self.plan: Renewed | None = Renewed(what, f, (), compile=compile)
         self.transform: Callable = jacobian(f) if what == "jacobian" else hessian(f)
         # a block of `OPEN.compared`, the further arguments, and what fills entries there
         self.unchecked: tuple = (None, None, None)
-        self.table: Any = None  # places of the entries of a later pattern among the first ones
+        self.table = None  # places of the entries of a later pattern among the first ones
         try:
             plan = self.plan.at(x, *more, *rest, quiet=True)
         except GuardError:
@@ -95,7 +89,7 @@ class FixedPattern:
             )
         self.places, self.width = (rows.astype(np.int64), cols.astype(np.int64)), x.size
 
-    def fill(self, out: np.ndarray, x: Any, *more: Any, rest: tuple | None = None) -> None:
+    def fill(self, out: np.ndarray, x, *more, rest: tuple | None = None) -> None:
         """Write the entries at x into `out`.
 
         `more` are arguments of the function after x, `rest` those after them, as at the start by default."""
@@ -131,7 +125,7 @@ class FixedPattern:
                 ) from None
             self.put(out, plan, x, *args)
 
-    def put(self, out: np.ndarray, plan: Any, *args: Any) -> None:
+    def put(self, out: np.ndarray, plan, *args) -> None:
         if self.table is None and plan.library is np:
             plan.values(*args, out=out)
         elif self.table is None:

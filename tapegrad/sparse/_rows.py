@@ -6,7 +6,6 @@ A reshaped value is read in the shape in which it was made."""
 
 import copy
 import math
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ class ReshapedValue(Computed):
             raise NotRowwise("a reshape whose rows do not lie side by side")
         return [(self.k, tuple(found))]
 
-    def node(self, g: Any, x: list) -> int:
+    def node(self, g, x: list) -> int:
         return x[0]
 
     def cuts(self, known: tuple | None) -> tuple | None:
@@ -105,14 +104,14 @@ class RowwiseValues:
             numpys, shape, strides, dtype, own = self.shown[k]
             if numpys is None and dtype is not None:
                 self.shown[k] = (True, shape, strides, dtype, own)
-        self.values: dict = {}
-        self.held: dict = {}
-        self.roots: dict = {}  # reshaped value -> the value that it was made of
-        self.cuts: dict = {}
-        self.spread: dict = {}
-        self.turned: dict = {}
-        self.gathered: dict = {}  # elements of the direction gathered by a table of columns
-        self.scattered: dict = {}  # a sum of one value and of a second one, scattered by a table of rows
+        self.values = {}
+        self.held = {}
+        self.roots = {}  # reshaped value -> the value that it was made of
+        self.cuts = {}
+        self.spread = {}
+        self.turned = {}
+        self.gathered = {}  # elements of the direction gathered by a table of columns
+        self.scattered = {}  # a sum of one value and of a second one, scattered by a table of rows
         self.number = program.size
         self.depends = {direction}
         needed = set(outputs)
@@ -134,14 +133,14 @@ class RowwiseValues:
     def shape_of(self, k: int) -> tuple:
         return self.held[k] if k in self.held else self.shape(k)
 
-    def known(self, d: Any, held: tuple, like: int) -> int:
+    def known(self, d, held: tuple, like: int) -> int:
         """Add a new value and return its number."""
         k, self.number = self.number, self.number + 1
         self.shown[k] = (True, held, packed(held, self.shown[like][3].itemsize), self.shown[like][3], True)
         self.add(k, d, held)
         return k
 
-    def add(self, k: int, d: Any, held: tuple) -> None:
+    def add(self, k: int, d, held: tuple) -> None:
         sources = [s for s, _ in d.sources()]
         if type(d) is ReshapedValue:
             self.cuts[k], self.spread[k] = d.cuts(self.cuts.get(d.k, ())), self.spread.get(d.k, {})
@@ -198,7 +197,7 @@ class RowwiseValues:
         ]
         self.add(k, RegionView(*pieces), d.form if d.form and d.turned else shape)
 
-    def is_view(self, kind: str, what: Any) -> bool:
+    def is_view(self, kind: str, what) -> bool:
         return kind in STEPS and (kind != "at" or basic(what))
 
     def read(self, k: int, i: Instruction) -> None:
@@ -265,7 +264,7 @@ class RowwiseValues:
     def again(self, outputs: list) -> set:
         """Return costly values without the direction that several places would recompute; precompute
         these."""
-        found: set = set()
+        found = set()
         for k in outputs:
             found.update(
                 [
@@ -318,7 +317,7 @@ class RowwiseValues:
         return i.name
 
 
-def as_view(kind: str, what: Any) -> tuple:
+def as_view(kind: str, what) -> tuple:
     """Return a step that gives an array where NumPy would give a scalar."""
     if kind != "at":
         return kind, what
@@ -326,6 +325,6 @@ def as_view(kind: str, what: Any) -> tuple:
     return kind, index if any([a is Ellipsis for a in index]) else (*index, Ellipsis)
 
 
-def full_box(to: Any, size: int) -> tuple:
+def full_box(to, size: int) -> tuple:
     form = tuple(to) if type(to) in (tuple, list) else (to,)
     return tuple([size // -math.prod(form) if n == -1 else n for n in form])

@@ -36,7 +36,7 @@ def dependence_rule(*names: str) -> Callable:
     return declare
 
 
-def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def names_of(c, i, sets: list, values: list, out):
     """Return the set names of the result, a tuple for a tuple."""
     prim = i.prim
     if is_flat(prim):
@@ -60,7 +60,7 @@ def is_flat(prim: Primitive) -> bool:
     return not prim.declared or prim.ufunc is not None or callable(prim.batch)
 
 
-def value_dtype(x: Any) -> str:
+def value_dtype(x) -> str:
     """Return the dtype kind; an unknown value, such as a Python number, counts as float."""
     dtype = getattr(x, "dtype", None)
     return "f" if dtype is None else dtype.kind
@@ -82,14 +82,14 @@ def rule_of(prim: Primitive) -> Callable:
     return of_samples if type(prim.batch) is CustomRule and prim.batch.kernel is not None else everything
 
 
-def fresh_names(out: Any, names: Any) -> np.ndarray:
+def fresh_names(out, names) -> np.ndarray:
     return np.array(np.broadcast_to(names, np.shape(out)), order="C")
 
 
 # --- default rules ---
 
 
-def everything(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def everything(c, i, sets: list, values: list, out):
     """Each element depends on all elements of all operands."""
     name = functools.reduce(
         c.sets.union, [c.sets.groups(np.array([0, s.size]), s.reshape(-1)) for s in sets if s is not None]
@@ -99,7 +99,7 @@ def everything(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     return fresh_names(out, name[0])
 
 
-def elementwise_dependence(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def elementwise_dependence(c, i, sets: list, values: list, out):
     united = functools.reduce(c.sets.union, [s for s in sets if s is not None])
     return united if united.shape == np.shape(out) else fresh_names(out, united)
 
@@ -108,31 +108,31 @@ def row_offsets(names: np.ndarray) -> np.ndarray:
     return np.array(names)  # writable, in the memory order that bodies expect
 
 
-def host_setting(x: Any) -> Any:
+def host_setting(x):
     """Return the settings with their arrays on the host."""
     if type(x) is tuple or type(x) is list:
         return type(x)([host_setting(v) for v in x])
     return x.get() if is_array(x) and xp_of(x) is not np else x
 
 
-def run_on(c: Any, i: Any, arrays: list) -> Any:
+def run_on(c, i, arrays: list):
     """Run the body of the operation on other arrays."""
     params = {name: host_setting(p) for name, p in i.params.items()} if c.on_device else i.params
     return np.asarray(i.prim.run(*arrays, **params))
 
 
-def names_of_operand(s: Names, value: Any) -> np.ndarray:
+def names_of_operand(s: Names, value) -> np.ndarray:
     """Return the names of an operand; those of the empty set if it depends on nothing."""
     return np.zeros(np.shape(value), np.int64) if s is None else row_offsets(s)
 
 
 @dependence_rule("concatenate")
-def permuted_names(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def permuted_names(c, i, sets: list, values: list, out):
     """Apply an operation that moves elements to the names; the zeros that it inserts are the empty set."""
     return run_on(c, i, [names_of_operand(s, v) for s, v in zip(sets, values, strict=True)])
 
 
-def linear_dependence(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def linear_dependence(c, i, sets: list, values: list, out):
     """Test a linear map on distinct numbers: if it only moves them, move the names likewise."""
     (s,) = sets
     if not s.size:
@@ -154,14 +154,14 @@ def linear_dependence(c: Any, i: Any, sets: list, values: list, out: Any) -> Any
     )
 
 
-def reduced_axes(i: Any, rank: int) -> tuple:
+def reduced_axes(i, rank: int) -> tuple:
     axes = i.params.get("axis", i.params.get("axes"))
     if axes is None:
         return tuple(range(rank))
     return tuple([int(a) % rank for a in (axes if isinstance(axes, (tuple, list)) else (axes,))])
 
 
-def along_axes(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def along_axes(c, i, sets: list, values: list, out):
     """Each element depends on all elements along the axes named in the settings."""
     tracked = [s for s in sets if s is not None]
     if len(sets) > 1 or type(out) is tuple or not tracked[0].ndim:
@@ -176,7 +176,7 @@ def along_axes(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     return everything(c, i, sets, values, out)
 
 
-def whole_matrices(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def whole_matrices(c, i, sets: list, values: list, out):
     """Each matrix (or vector) of a stacked result depends on all of the operands' matrices at its place."""
     stacks = [np.shape(v)[:-2] for v in values]
     outs = out if type(out) is tuple or type(out) is list else [out]
@@ -198,7 +198,7 @@ def whole_matrices(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
 WORDS = {"axis": along_axes, "matrix": whole_matrices}
 
 
-def of_samples(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def of_samples(c, i, sets: list, values: list, out):
     """Rule of a kernel: each sample, along the last axis, depends on its own parameters and data.
 
     Data that samples share count for all samples."""
@@ -277,7 +277,7 @@ def _added_at(c, i, sets, values, out):
     )
 
 
-def add_along_axis(c: Any, s: np.ndarray, at: np.ndarray, axis: int, like: tuple) -> np.ndarray:
+def add_along_axis(c, s: np.ndarray, at: np.ndarray, axis: int, like: tuple) -> np.ndarray:
     """Scatter-add sets along one axis to the places `at`."""
     numbers = np.arange(int(np.prod(like))).reshape(like)
     places = np.take_along_axis(numbers, at, axis)
@@ -288,7 +288,7 @@ PARTS = frozenset(("real", "imag"))
 VIEWS = frozenset(("at", "reshape", "transpose", "window"))  # steps that show no element twice
 
 
-def whole_element_settings(c: Any, i: Any) -> tuple[dict, bool]:
+def whole_element_settings(c, i) -> tuple[dict, bool]:
     """Return (settings of a region operation without real and imaginary parts, whether it had such parts)."""
     params = {name: host_setting(p) for name, p in i.params.items()} if c.on_device else i.params
     if PARTS.isdisjoint([kind for kind, _ in params["path"]]):
@@ -393,7 +393,7 @@ def _matmul(c, i, sets, values, out):
     return fresh_names(np.empty(wide, bool), functools.reduce(c.sets.union, parts)).reshape(to)
 
 
-def matrix_factor(c: Any, k: int, others: int) -> np.ndarray | None:
+def matrix_factor(c, k: int, others: int) -> np.ndarray | None:
     """Return a constant matrix factor if it has enough zeros to exploit, given the size of the other one."""
     if c.sources[k] is None:
         return None
@@ -405,7 +405,7 @@ def matrix_factor(c: Any, k: int, others: int) -> np.ndarray | None:
     return None
 
 
-def product_names(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np.ndarray:
+def product_names(c, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np.ndarray:
     """Return the names of matrix @ z for a stack of z; with `turned`, those of the transpose."""
     stack = z.shape[:-2]
     row, column = np.nonzero(matrix)

@@ -35,7 +35,7 @@ def is_known(op: str) -> bool:
     return op in FACES or hasattr(known, "prim") and known.inputs == known.n
 
 
-def operated(op: str, *xs: Any) -> Any:
+def operated(op: str, *xs):
     """Return the result of an instruction of the graph, on arrays."""
     return FACES[op](*xs) if op in FACES else bind(OPERATIONS[op].prim, xs, OPERATIONS[op].params)
 
@@ -77,7 +77,7 @@ class EntryTerms:
             if len(self.steps) > MOST_STEPS:
                 raise NotRowwise("too many expressions")
 
-    def leaf(self, part: Any, args: tuple, extents: tuple) -> tuple:
+    def leaf(self, part, args: tuple, extents: tuple) -> tuple:
         """Return (the number of a value, the places of the elements that are read, their shape)."""
         kind, _, what = args
         if kind == "th":
@@ -95,7 +95,7 @@ class EntryTerms:
             return a, slice(first, int(at[-1]) + 1, steps[0]), extents
         return a, at, extents
 
-    def __call__(self, x: Any, *rest: Any) -> Any:
+    def __call__(self, x, *rest):
         """Return the entries at x, row by row."""
         flat = [leaf for a in (x, self.direction, *rest) for leaf in leaves(a)]
         env = dict(zip(self.arguments, itertools.compress(flat, self.is_input), strict=True))
@@ -103,7 +103,7 @@ class EntryTerms:
         env.update(self.constants)
         for k, i in self.before:
             env[k] = bind(i.prim, [env[a] for a in i.args], i.params)
-        found: list = []
+        found = []
         for what, operands in self.steps:
             if operands is not None:
                 found.append(operated(what, *[found[a] for a in operands]))
@@ -116,7 +116,7 @@ class EntryTerms:
         return np.bincount(self.places, np.concatenate(parts), self.size)
 
 
-def terms_of(direct: Any, size: int) -> EntryTerms | None:
+def terms_of(direct, size: int) -> EntryTerms | None:
     """Return the entries as operations, or None where there is no compiled loop, or no operation."""
     try:
         return EntryTerms(direct, size) if type(direct) is DirectEntries else None

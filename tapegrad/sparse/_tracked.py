@@ -3,8 +3,6 @@
 The products with the sums of unit vectors run eagerly, so the open transforms follow them. The result is the
 class of `_scipy.sparse` for matrices with tracked values."""
 
-from typing import Any
-
 import numpy as plain_np
 
 from .. import numpy as np
@@ -24,7 +22,7 @@ PROBE_ERROR = 1e-7  # of a row of a product that the entries repeat
 class TrackedEntries:
     """The entries of a plan as values of an open transform, and their places."""
 
-    def __init__(self, plan: Any):
+    def __init__(self, plan):
         if plan.entries.table is None:
             raise ArgumentError(
                 f"{plan.call}: kind='acyclic' subtracts products in turn, which is not followed; use "
@@ -36,7 +34,7 @@ class TrackedEntries:
         rows, cols = [plain_np.asarray(c, int) for c in coo.coords]
         self.seen = SparsityPattern(rows, cols, self.places.shape), coo.data
 
-    def values(self, args: tuple) -> Any:
+    def values(self, args: tuple):
         """Return the entries, in the order of the plan's format."""
         self.require(args)
         columns, rows = self.plan.seeds
@@ -53,7 +51,7 @@ class TrackedEntries:
             self.probe(args, found)
         return found
 
-    def probe(self, args: tuple, values: Any) -> None:
+    def probe(self, args: tuple, values) -> None:
         """Raise if one more product shows entries elsewhere: what the function captures may have other zeros
         in this transform, or lead to another branch."""
         plan, (x, *rest) = self.plan, args
@@ -67,8 +65,8 @@ class TrackedEntries:
                 "captures; pass that as an argument"
             )
 
-    def product(self, method: str, *args: Any) -> Any:
-        forms: Any = METHODS
+    def product(self, method: str, *args):
+        forms = METHODS
         product = forms[method](self.plan.f, 0)
         return np.reshape(product(*args), (-1,))
 
@@ -91,7 +89,7 @@ class TrackedEntries:
                 "call the plan outside of them, or give pattern="
             )
 
-    def matrix(self, args: tuple) -> Any:
+    def matrix(self, args: tuple):
         values = self.values(args)
         if not any_variable((values,)):
             return self.plan.entries.matrix(values)

@@ -237,7 +237,7 @@ def invertible() -> Constraint:
 
 
 def _of_lags(name, process, sign):
-    maps: list[Any] = [partial(f, sign) for f in (_stationary, _free_of_stationary, _is_stationary)]
+    maps: list = [partial(f, sign) for f in (_stationary, _free_of_stationary, _is_stationary)]
     article = "an" if sign < 0 else "a"
     return Constraint(f"{name}()", f"the coefficients of {article} {name} {process}", *maps)
 

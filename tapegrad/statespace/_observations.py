@@ -86,9 +86,9 @@ class Observations(LibraryBound):
         self.steps, self.width = host.shape
         self.count = host.size if missing is None else int((~missing).sum())
         self.raw = y
-        self.start: Any = None  # what these data imply for a diffuse start (`filters.augmented`),
-        self.begin: Any = None  # how filters begin on them (`filters.diffuse_start`),
-        self.lines: Any = None  # and the data rows of kernels
+        self.start = None  # what these data imply for a diffuse start (`filters.augmented`),
+        self.begin = None  # how filters begin on them (`filters.diffuse_start`),
+        self.lines = None  # and the data rows of kernels
         self.values = y if missing is None else np.where(self.xp.asarray(missing), 0.0, y)
 
     @cached_property

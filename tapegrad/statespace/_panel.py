@@ -57,7 +57,7 @@ class ManyFits:
     unconstrained: ndarray
     message: ndarray
     way: str
-    series: list[Any]
+    series: list
 
     @property
     def failures(self) -> dict[Any, str]:
@@ -402,7 +402,7 @@ def padded_series(Y) -> ndarray:
     return made
 
 
-def names_of_series(Y) -> list[Any]:
+def names_of_series(Y) -> list:
     """Return the names of the series, or their numbers."""
     return list(Y) if isinstance(Y, Mapping) or hasattr(Y, "columns") else list(range(len(Y)))
 

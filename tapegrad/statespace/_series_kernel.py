@@ -458,7 +458,7 @@ def traced_numbers(build: Callable, found: ModelPattern) -> Callable:
     numbers = replace(found.numbers, head=None)
     used = found.used
     head = found.numbers.head
-    own: Any = head and found.numbers.form.at
+    own = head and found.numbers.form.at
     blocks = numbers.parameters.blocks
     keyed = numbers.parameters.keyed
     one = Observations(numpy.zeros(1))

@@ -4,7 +4,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy
 from numpy import ndarray
@@ -40,7 +39,7 @@ SAME_MAXIMUM = 0.2  # distance in units of log-likelihood within which a Newton 
 
 def highest_stop(
     problem: FitProblem,
-    method: str = "auto",
+    method: str,
     hess: str = "auto",
     options=None,
     progress: bool | str = "auto",
@@ -126,7 +125,7 @@ class _Searches:
             if value < min([stop.value for stop in self.stops], default=numpy.inf) - HIGHER:
                 self.begin(u)
 
-    def _failed(self) -> list[Any]:
+    def _failed(self) -> list:
         """Return the errors of the failed searches, the highest first, and of equal ones that which says
         most."""
         known = [e for e in self.errors if hasattr(e, "unconstrained")]

@@ -205,7 +205,7 @@ class Frozen:
     def _of(cls, theirs, shadow) -> "Frozen":
         """What stands for a frozen distribution of SciPy's."""
         new, given = object.__new__(cls), {}
-        args: tuple = ()
+        args = ()
         if hasattr(theirs, "dist"):
             name, args, given = theirs.dist.name, theirs.args, theirs.kwds
         else:
@@ -311,7 +311,7 @@ class Continuous(Distribution):
         self.followed = follows.split()
         followed = {call: functools.partial(self._scipys, call) for call in self.followed}
         self.functions = completed({**functions, **followed}, symmetric)
-        self._nan_at: dict = {}
+        self._nan_at = {}
         FAMILIES[name] = self
 
     def _parameters(self, call: str, x, args: tuple, loc, scale, given: dict) -> tuple:

@@ -6,6 +6,7 @@ scalar function again.  So the nestings of order k are the 2^k words over {F, R}
 ... vk, and all must give the same number."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from .._core.arrays import is_array, is_differentiable, may_share_memory, xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import values_of
 from .._core.trees import Const, describe_tree, leaves, tree_map
-from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .._transforms.arguments import checked_argnums, positions, user_name
 from .._transforms.products import jvp, vjp
 from .._transforms.wrapped import directional, inner_product, partial_call, weighted_output
@@ -78,14 +78,14 @@ def displaced(tree: Any, v: Any, h: float) -> Any:
     return tree_map(leaf, tree, v)
 
 
-def nested_derivative(phi: AnyFunction, word: str, directions: AnyList) -> AnyFunction:
+def nested_derivative(phi: Callable, word: str, directions: list) -> Callable:
     """The derivative of order len(word); the first letter is the outermost transform."""
     for letter, v in zip(reversed(word), directions, strict=True):
         phi = directional(phi, v, letter)
     return phi
 
 
-def differences(f: AnyFunction, x: AnyTuple, v: AnyTuple, h: float) -> Any:
+def differences(f: Callable, x: tuple, v: tuple, h: float) -> Any:
     """The derivative of f along v by central differences at h and h / 2, extrapolated: error O(h^4)."""
 
     def central(h: Any) -> Any:
@@ -99,7 +99,7 @@ def differences(f: AnyFunction, x: AnyTuple, v: AnyTuple, h: float) -> Any:
     return tree_map(lambda a, b: (4 * b - a) / 3, central(h), central(h / 2))
 
 
-def cotangents(f: AnyFunction, x: AnyTuple, w: Any) -> AnyTuple:
+def cotangents(f: Callable, x: tuple, w: Any) -> tuple:
     """The cotangents of all arguments x, for the cotangent w of the value."""
     pulled = vjp(f, *x)[1](w)
     return pulled if len(x) > 1 else (pulled,)
@@ -118,7 +118,7 @@ class _Check:
     def __init__(self, name: str, rtol: float, atol: float):
         self.name, self.rtol, self.atol = name, rtol, atol
 
-    def same(self, what: str, a: Any, b: Any, names: AnyTuple, factor: float = 1.0) -> None:
+    def same(self, what: str, a: Any, b: Any, names: tuple, factor: float = 1.0) -> None:
         for n, (u, v) in enumerate(zip(leaves(a), leaves(b), strict=True)):
             if u is None or v is None:
                 continue
@@ -155,12 +155,12 @@ class _Check:
 
 
 def check_grads(
-    f: AnyFunction,
+    f: Callable,
     args: Any,
     *,
-    argnums: int | AnyTuple | None = None,
+    argnums: int | tuple | None = None,
     order: int = 2,
-    modes: AnyTuple = ("forward", "reverse"),
+    modes: tuple = ("forward", "reverse"),
     rtol: float | None = None,
     atol: float | None = None,
     eps: float | None = None,
@@ -270,7 +270,7 @@ def copied_array(v: Any) -> Any:
 
 
 def _check_higher(
-    check: _Check, phi: AnyFunction, x: AnyTuple, directions: AnyList, letters: str, eps: float, slack: float
+    check: _Check, phi: Callable, x: tuple, directions: list, letters: str, eps: float, slack: float
 ) -> None:
     """Check the orders from two on: all nestings against each other, and against differences."""
     lower = directional(phi, directions[0], letters[0])
@@ -290,7 +290,7 @@ def _spelt(word: str) -> str:
     return " over ".join(NAMES[c] for c in word)
 
 
-def _check_value(check: _Check, call: AnyFunction, x: AnyTuple, value: Any) -> AnyFunction:
+def _check_value(check: _Check, call: Callable, x: tuple, value: Any) -> Callable:
     """Against a plain call on copies.  Returns what differences are taken of: f itself, or, where f knows
     only Variables, its value found by tapegrad."""
     try:

@@ -10,7 +10,6 @@ import itertools
 import marshal
 import sys
 from types import CodeType, FunctionType
-from typing import Any
 
 import numpy as np
 
@@ -400,7 +399,7 @@ def _install(entry):
     it."""
     signature = signature_of(entry.__globals__["run"])
     text = entry_text(entry.prim, signature)
-    made: dict[Any, Any] = {}
+    made = {}
     exec(_compiled(text, f"<entry of {entry.__name__}>"), entry.__globals__, made)
     entry.__code__, entry.text = made[entry.__name__].__code__, text
     if "# forward" in text:

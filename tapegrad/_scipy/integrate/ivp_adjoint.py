@@ -115,7 +115,7 @@ class Flow:
             )
             adjoint, total = back[n : 2 * n, -1] + g[:, j - 1], back[2 * n :, -1]
         of_start = pullback(self.start, list(values), wanted, adjoint)
-        terms: list = [None] * len(values)
+        terms = [None] * len(values)
         ends = plain_np.cumsum([0, *sizes])
         for i, k in enumerate(wanted):
             terms[k] = np.reshape(total[ends[i] : ends[i + 1]], shape(values[k])) + of_start[i]

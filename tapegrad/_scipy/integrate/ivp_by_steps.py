@@ -86,7 +86,7 @@ def recorder(method, records: list, whole: bool) -> type:
 
     def step(self) -> tuple:
         t = self.t
-        done: tuple = method._step_impl(self)
+        done = method._step_impl(self)
         if done[0]:
             records.append([t, self.t, self.y_old, self.y, self.K.copy()])
             most = math.inf if whole else max(KEPT_SLOPES, DENSE_NUMBERS // self.n)
@@ -206,7 +206,7 @@ class ObservedCalls:
 
     def __init__(self, f: Callable):
         self.f, self.every, self.count = f, 1, 0
-        self.kept: list = []
+        self.kept = []
 
     def __call__(self, t: float, y):
         slope = self.f(t, y)
@@ -492,7 +492,7 @@ class IvpCall:
 
     def run(self, fun, *functions) -> tuple:
         """SciPy's result, and its steps. The functions take and return plain values."""
-        records: list = []
+        records = []
         explicit, count = self.method in EXPLICIT, len(self.events)
         options = (
             {**bare(self.options), "jac": functions[count]} if len(functions) > count else bare(self.options)

@@ -89,7 +89,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     def right_side(self, theta) -> Callable:
         """Return the right-hand side, as the kernel that is being traced runs it."""
         rebuild, own = OPEN.tracer.rebuild, [y for _, y in self.copies.handles]
-        made: dict = {}
+        made = {}
 
         def symbol(x: Variable):
             if not any([(x._base if type(x) is View else x) is y for y in own]):
@@ -165,7 +165,7 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
     """Return what is traced; None: the call is left to SciPy, which also checks its arguments."""
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     span, method = given["t_span"], given.get("method", "RK45")
-    implicit: Any = IMPLICIT_STEPS.get(method)
+    implicit = IMPLICIT_STEPS.get(method)
     plain = (implicit or METHODS.get(method) in EXPLICIT or method == "LSODA") and not any(
         [given.get(name) for name in ("dense_output", "events", "vectorized")]
     )

@@ -168,7 +168,7 @@ class ExplicitSteps(AdaptiveSteps):
 
     def __init__(self, method: str, span: tuple, options: dict):
         super().__init__(span, options)
-        self.method: Any = METHODS[method]
+        self.method = METHODS[method]
         self.tableau: Tableau = EXPLICIT[self.method]
         self.stages, self.error_order = self.method.n_stages, self.method.error_estimator_order
 

@@ -74,7 +74,7 @@ class SparseJacobians:
 
     def __init__(self, entries, pattern):
         self.entries, self.pattern = entries, pattern
-        self.places: Any = None  # of the entries of all stages of a step
+        self.places = None  # of the entries of all stages of a step
         self.shape = (*entries.shape[:2], *pattern.shape)
 
     def of_step(self, k: int, back: bool):
@@ -148,7 +148,7 @@ class Factors:
     def __init__(self, matrix):
         self.complex, self.sparse = matrix.dtype.kind == "c", sparse.issparse(matrix)
         try:
-            self.lu: Any = factors_of(matrix) if self.sparse else lu_factor(matrix)
+            self.lu = factors_of(matrix) if self.sparse else lu_factor(matrix)
         except RuntimeError:  # SciPy's, of a singular sparse matrix
             raise singular_step() from None
 
@@ -198,13 +198,13 @@ class RefinedSteps:
 
     def __init__(self, A, J):
         self.A, self.J = A, J
-        self.used: dict = {}  # step: the factors that have served
-        self.last: Any = None
+        self.used = {}  # step: the factors that have served
+        self.last = None
 
     def solve(self, k: int, c, back: bool):
         """For step k and c of the shape (stages, n, directions)."""
         if type(self.J) is SparseJacobians:
-            J: Any = self.J.of_step(k, back)
+            J = self.J.of_step(k, back)
         else:
             J = self.J[k].mT if back else self.J[k]
         factors = self.used.get(k, self.last)
@@ -250,7 +250,7 @@ class RefinedSteps:
         if sparse.issparse(J):
             stages = sparse.kron(A.T if back else A, sparse.eye_array(n))
             one = sparse.eye_array(s * n)
-            matrix: Any = one - (stages @ J if back else J @ stages)
+            matrix = one - (stages @ J if back else J @ stages)
         else:
             mixed = np.einsum("ji,jab->iajb" if back else "ij,iab->iajb", A, J)
             matrix = np.eye(s * n) - mixed.reshape(s * n, s * n)
@@ -322,7 +322,7 @@ class StepEquations(LinearSteps):
         small = self.n <= SMALL_SYSTEM
         self.inverse = inverses(A, J) if implicit and small else None
         self.refined: Any = RefinedSteps(A, J) if implicit and not small else None
-        self.maps: Any = None  # (dK, dy at the end) by dy at the beginning of each step
+        self.maps = None  # (dK, dy at the end) by dy at the beginning of each step
         if small and type(J) is np.ndarray:
             slopes = self.slopes(slice(None), J)
             self.maps = (

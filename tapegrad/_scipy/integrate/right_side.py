@@ -92,7 +92,7 @@ class RightSide:
 
     def __call__(self, T, Y):
         """(points,), (points, n) -> (points, n)"""
-        parts: list = []
+        parts = []
         self.extend(parts, T, Y)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -212,7 +212,7 @@ def form_of_reading(roots: list, handles: list, read_anew: Callable = lambda x: 
     walk = walk_with_names(roots, read_anew, ReadingWalk)
     if walk.unknown is not None or walk.sources or not SHOWING.isdisjoint(walk.names):
         return None, []
-    form: list = [*walk.form, [(tuple(shape(y)), dtype(y).str) for _, y in handles]]
+    form = [*walk.form, [(tuple(shape(y)), dtype(y).str) for _, y in handles]]
     places = {id(x): k for k, pair in enumerate(handles) for x in pair}
     for x in walk.hold:
         if isinstance(x, Variable):

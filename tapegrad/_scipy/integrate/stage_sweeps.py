@@ -8,7 +8,6 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as plain_np
 
@@ -50,11 +49,11 @@ class StageSlope(PickledByCall):
         self.right = right
         self.stages = stages
         self.recorded = not right.in_order
-        self.plans: dict = {}
+        self.plans = {}
         self.first = Rebind((right.f,), [])
         with self.first as (self.functions, _):
             self.first.arrays = []
-        self.form: Any = None
+        self.form = None
         if self.recorded:
             form, arrays = form_of_reading([self.functions], self.first.handles)
             sizes = [x.size for x in (*arrays, *[y for _, y in self.first.handles])]
@@ -116,10 +115,10 @@ class StageSlope(PickledByCall):
             value, pullback = vjp(Const(slope), xs)
             return value, *(vmap(Const(pullback))(*v) if many else pullback(*v))
 
-        plans: list = self.plans.setdefault(kind, []) if plain else []
+        plans = self.plans.setdefault(kind, []) if plain else []
         for plan in plans:
             try:
-                found: tuple = plan(*given)
+                found = plan(*given)
                 return found
             except GuardError:  # another branch
                 continue
@@ -155,7 +154,7 @@ class StageSweep:
 
     def __call__(self, *xs) -> tuple:
         states = self.steps.states
-        quick: dict = {}
+        quick = {}
         with changed(depth=0, compared=set()):
             return states, plain_np.array([self.stages(k, states, xs, quick)[1] for k in self.rows])
 
@@ -165,8 +164,8 @@ class StageSweep:
         if self.known and quick is not None:
             K = self.steps.K[k]
             return [y + row[:i] @ K[:i] for i, row in enumerate(A)], K
-        Y: list = []
-        slopes: list = []
+        Y = []
+        slopes = []
         for i, row in enumerate(A):
             Y.append(combined(y, row, slopes))
             slopes += self.product((None, False), quick, (k, i), Y[i], None, xs, ())
@@ -250,12 +249,12 @@ class StageSweep:
             Y, K = self.stages(k, out[0], xs, quick)
             after = adjoint
             row = self.rows.get(k)
-            pulled: list = []
+            pulled = []
             for i in reversed(range(len(B[k]))):
                 g = np.zeros_like(after) if row is None else slopes[..., row, i, :]
                 g = combined(g, [B[k, i], *A[k, i + 1 :, i][::-1]], [after, *pulled])
                 if quick is not None and not g.any():
-                    parts: list = [np.zeros((*g.shape[:-1], *shape(xs[p]))) for p in self.moving]
+                    parts = [np.zeros((*g.shape[:-1], *shape(xs[p]))) for p in self.moving]
                 else:
                     parts = self.product((True, many), quick, (k, i), Y[i], K[i], xs, (g,))
                 pulled.append(parts[0])
@@ -272,7 +271,7 @@ class StageSweep:
         ends, rows = [along[0]], []
         for k in range(len(B)):
             Y, K = self.stages(k, out[0], xs, quick)
-            slopes: list = []
+            slopes = []
             for i in range(len(B[k])):
                 v = (*self.arguments(combined(ends[-1], A[k, i], slopes), (k, i), moved.items()),)
                 slopes += self.product((False, many), quick, (k, i), Y[i], K[i], xs, v)

@@ -92,7 +92,7 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
         at = tuple([slice(None, None, grid_direction(p)) for p in self.grid])
         self.grid = tuple([p[s] for p, s in zip(self.grid, at, strict=True)])
         self.values = self.values[at]
-        self._splines: dict = {}
+        self._splines = {}
 
     @classmethod
     def _of(cls, x, shadow):

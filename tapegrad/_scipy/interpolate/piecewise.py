@@ -70,7 +70,7 @@ class Interpolant(Carrier):
 
     def __init_subclass__(cls) -> None:
         """Its call takes real points."""
-        own: Any = vars(cls).get("__call__")
+        own = vars(cls).get("__call__")
         if own is None:
             return
 

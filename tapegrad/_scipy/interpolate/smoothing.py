@@ -6,7 +6,6 @@ their highest derivatives; q is the number for which the first term is what it i
 theorem of implicit functions."""
 
 import inspect
-from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
@@ -75,7 +74,7 @@ def penalised(G, Y, D, c, s):
             "of this s",
             "make_smoothing_spline(lam=), or given knots",
         )
-    q: Any = plain_np.float64(scale * 10.0 ** scipy.optimize.brentq(off, -14, 10, xtol=1e-14))
+    q = plain_np.float64(scale * 10.0 ** scipy.optimize.brentq(off, -14, 10, xtol=1e-14))
     d = -plain_np.linalg.solve(a + q * p, p @ (now := plain_np.linalg.solve(a + q * p, r)))
     slope = float(2 * plain_np.sum((g @ now - y) * (g @ d)))
     want = size if s is None else with_derivative_of(size, s)

@@ -226,7 +226,7 @@ class SearchInstruction(Call):
 
     def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict):
         self.failed = False
-        self.idle: list = []  # shadows that wait for another run, with their functions
+        self.idle = []  # shadows that wait for another run, with their functions
         super().__init__(name, f, args, kwargs, True)
 
     def __del__(self):

@@ -17,9 +17,9 @@ class Corner:
 
     def __init__(self, x):
         self.x = x
-        self.rows: list = []
-        self.rights: list = []
-        self.names: list = []
+        self.rows = []
+        self.rights = []
+        self.names = []
 
     def add(self, name, row, right, held: bool = True) -> None:
         if not held:

@@ -39,7 +39,7 @@ def moving_rule(f):
 
     @functools.wraps(f)
     def run(*args, **kwargs):
-        parts: list = []
+        parts = []
 
         def met(x):
             if is_sparse(x):

@@ -49,7 +49,7 @@ def operator_matrix(A, name: str, like=None) -> SparseMatrix:
     if is_sparse(A):
         return sparse(A)
     # an operator, by its matrix
-    operator: Any = A
+    operator = A
     is_followed = isinstance(A, FollowedObject) or (
         hasattr(A, "matvec") and not isinstance(A, sla.LinearOperator)  # another package's
     )

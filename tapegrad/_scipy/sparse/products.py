@@ -42,7 +42,7 @@ class SparsityPattern:
         self.indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=to[0]))]).astype(
             self.indices.dtype
         )
-        self.factors: list = []
+        self.factors = []
 
     @functools.cached_property
     def pair(self) -> tuple:

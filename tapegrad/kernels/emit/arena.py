@@ -5,8 +5,6 @@ never stored. Every other block has a place in the arena, the first part of the 
 (on a device, of a thread). A place is reused once its block is dead. The arena is therefore only as large as
 the blocks that are alive together."""
 
-from typing import Any
-
 from ..graph.blocks import BLOCK_OPS, element_total
 from ..graph.nodes import LEAVES, Graph
 
@@ -47,16 +45,14 @@ class Placement:
 
     A block of a node in `wide` takes two elements for each of its own, and begins at an even one."""
 
-    def __init__(
-        self, g: Graph, sections: list, outer: list, outputs: list[int], wide: frozenset[int] = frozenset()
-    ):
+    def __init__(self, g: Graph, sections: list, outer: list, outputs: list[int], wide: frozenset[int]):
         self.g, self.wide = g, wide
-        self.uses: dict = {}  # key -> [(time, part, key of the user or None, can the user compute it?)]
-        self.made: dict = {}  # key -> (time, instruction)
-        self.given: set = set()  # keys of carries, and of final values of loops
-        self.parent: dict = {}  # loop -> the part that contains it
-        self.begin: dict = {}
-        self.end: dict = {}
+        self.uses = {}  # key -> [(time, part, key of the user or None, can the user compute it?)]
+        self.made = {}  # key -> (time, instruction)
+        self.given = set()  # keys of carries, and of final values of loops
+        self.parent = {}  # loop -> the part that contains it
+        self.begin = {}
+        self.end = {}
         self.time = 0
         bodies = self._region(sections, outer, None)
         self.time += 1
@@ -64,7 +60,7 @@ class Placement:
             self._use(o, None)
         self.inlined = {key for key in self.made if self._is_inlined(key)}
         self._evaluated()
-        self.place: dict = {}
+        self.place = {}
         self.size = 0
         self.in_place = self._in_place(bodies)
         self._allocate(self._lives(bodies))
@@ -103,7 +99,7 @@ class Placement:
                 found += self._loop(inner[k], part)
         return found
 
-    def _loop(self, body: Any, part: int | None) -> list:
+    def _loop(self, body, part: int | None) -> list:
         loop, n = body.loop, body.number
         self.parent[n] = part
         self.time += 1
@@ -129,7 +125,7 @@ class Placement:
 
     def _evaluated(self) -> None:
         """Set the time at which each node is evaluated; an inlined node is evaluated with its user."""
-        self.when: dict = {}
+        self.when = {}
         for key in sorted(self.made, key=lambda key: -self.made[key][0]):
             self.when[key] = self.when[self.uses[key][0][2]] if key in self.inlined else self.made[key][0]
 
@@ -201,7 +197,7 @@ class Placement:
         return 2 * size if i in self.wide else size + size % 2 if self.wide else size
 
     def _allocate(self, lives: list[tuple]) -> None:
-        free: dict = {}
+        free = {}
         living: list[tuple] = []
         for first, last, key, size in sorted(lives, key=lambda x: x[:2]):
             still = []

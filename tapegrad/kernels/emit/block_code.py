@@ -27,7 +27,7 @@ def cuts(n: int) -> list[tuple]:
     return [(0, whole, 4)] * (whole > 0) + [(whole, n, n - whole)] * (n > whole)
 
 
-def tiles(b: Any, n: int, visit: Callable) -> None:
+def tiles(b, n: int, visit: Callable) -> None:
     """Call visit(first, size) for the tiles of n columns."""
     for begin, end, step in cuts(n):
         with b.range(begin, end, step) as c:
@@ -35,7 +35,7 @@ def tiles(b: Any, n: int, visit: Callable) -> None:
 
 
 def emit_matmul(
-    b: Any, out: BlockAccess, x: BlockAccess, y: BlockAccess, n: int, inner: int, m: int, gates: tuple
+    b, out: BlockAccess, x: BlockAccess, y: BlockAccess, n: int, inner: int, m: int, gates: tuple
 ) -> None:
     """Write a tiled matrix product; zeros of a gated operand give 0 even with nan."""
     for begin, end, step in cuts(n):
@@ -48,7 +48,7 @@ def emit_matmul(
 
 
 def emit_tile(
-    b: Any,
+    b,
     out: BlockAccess,
     x: BlockAccess,
     y: BlockAccess,
@@ -74,7 +74,7 @@ def emit_tile(
             emit_write(b, out, b.get(cells[r][c]), i + r, j + c * pitch)
 
 
-def emit_gated(b: Any, u: Any, v: Any, gates: tuple) -> tuple:
+def emit_gated(b, u, v, gates: tuple) -> tuple:
     zero = b.c(0.0)
     if gates[0]:
         v = b.select(b.eq(u, zero), zero, v)
@@ -83,7 +83,7 @@ def emit_gated(b: Any, u: Any, v: Any, gates: tuple) -> tuple:
     return u, v
 
 
-def emit_cholesky(b: Any, out: BlockAccess, a: BlockAccess, n: int) -> None:
+def emit_cholesky(b, out: BlockAccess, a: BlockAccess, n: int) -> None:
     with b.range(0, n) as i, b.range(i + 1, n) as j:
         emit_write(b, out, b.c(0.0), i, j)
     with b.range(0, n) as j:
@@ -102,7 +102,7 @@ def emit_cholesky(b: Any, out: BlockAccess, a: BlockAccess, n: int) -> None:
 
 
 def substitute(
-    b: Any, out: BlockAccess, t: BlockAccess, right: BlockAccess, n: int, m: int, lower: bool, unit: bool
+    b, out: BlockAccess, t: BlockAccess, right: BlockAccess, n: int, m: int, lower: bool, unit: bool
 ) -> None:
     """Write out = t^-1 right, row by row, for several columns at a time."""
 
@@ -124,7 +124,7 @@ def substitute(
 
 
 def trisolve(
-    b: Any,
+    b,
     out: BlockAccess,
     t: BlockAccess,
     right: BlockAccess,
@@ -139,14 +139,14 @@ def trisolve(
     substitute(b, out, t, right, n, m, lower, unit)
 
 
-def exchange(b: Any, swap: Any, x: BlockAccess, i: Affine, j: Affine, c: Affine) -> None:
+def exchange(b, swap, x: BlockAccess, i: Affine, j: Affine, c: Affine) -> None:
     """Exchange the elements (i, c) and (j, c) where `swap` holds."""
     u, v = emit_read(b, x, i, c), emit_read(b, x, j, c)
     emit_write(b, x, b.select(swap, v, u), i, c)
     emit_write(b, x, b.select(swap, u, v), j, c)
 
 
-def emit_lu(b: Any, out: BlockAccess, a: BlockAccess, n: int) -> None:
+def emit_lu(b, out: BlockAccess, a: BlockAccess, n: int) -> None:
     """Write an LU factorisation with row exchanges.
 
     out[0] holds both factors. out[1][j, i] says whether rows j and i were exchanged."""
@@ -169,7 +169,7 @@ def emit_lu(b: Any, out: BlockAccess, a: BlockAccess, n: int) -> None:
 
 
 def lusolve(
-    b: Any, out: BlockAccess, factors: BlockAccess, right: BlockAccess, n: int, m: int, transpose: bool
+    b, out: BlockAccess, factors: BlockAccess, right: BlockAccess, n: int, m: int, transpose: bool
 ) -> None:
     f, flags = BlockAccess(factors.buffer, 0, (n, 1)), BlockAccess(factors.buffer, n * n, (n, 1))
     turned = BlockAccess(factors.buffer, 0, (1, n))
@@ -195,7 +195,7 @@ def lusolve(
             exchanged(j, n - 1 - v)
 
 
-def determinant(b: Any, out: BlockAccess, factors: BlockAccess, n: int, what: str) -> None:
+def determinant(b, out: BlockAccess, factors: BlockAccess, n: int, what: str) -> None:
     f, flags = BlockAccess(factors.buffer, 0, (n + 1,)), BlockAccess(factors.buffer, n * n, (n, 1))
     total = b.cell(b.c(0.0 if what == "logdet" else 1.0))
     with b.range(0, n) as k:
@@ -248,7 +248,7 @@ class BlockCode(TextBuilder):
             else:
                 self.mapped(self.whole(i, env), g.shape[i], placement.group[self.part, i], i, env)
 
-    def home(self, key: Any) -> Any:
+    def home(self, key):
         """Return the place of a block in the arena."""
         place = self.low.placement.place[key]
         node = (
@@ -284,7 +284,7 @@ class BlockCode(TextBuilder):
         source = g.args[j][0] if g.op[j] == "view" else j
         return None if g.shape[source] else source
 
-    def element(self, j: int, index: list, env: dict, flat: bool = False) -> Any:
+    def element(self, j: int, index: list, env: dict, flat: bool = False):
         """Return element `index` of block j; with `flat`, the index counts the elements."""
         n = self.number(j)
         if n is not None:
@@ -293,7 +293,7 @@ class BlockCode(TextBuilder):
         value = self.load(a.buffer, (Affine(a.offset) + index[0]) if flat else a.at(*index))
         return self.compare("ne", value, self.c(0.0)) if self.g.boolean(j) else value
 
-    def everywhere(self, j: int, env: dict) -> Any:
+    def everywhere(self, j: int, env: dict):
         """Return the number j for all lanes."""
         return self.value(j, env)
 
@@ -307,7 +307,7 @@ class BlockCode(TextBuilder):
     def evaluated(self, group: list, index: list, env: dict, flat: bool) -> dict:
         """Return the values of a group of elementwise instructions at one index."""
         g, local = self.g, dict(env)
-        done: set = set()
+        done = set()
         for i, op, args in group:
             for j in args:
                 if j not in done:
@@ -399,7 +399,7 @@ class BlockCode(TextBuilder):
         """Add a term of a step, which has the program's dtype."""
         flat = self.flat(list(term), shape, env)
 
-        def reader(index: list, j: int) -> Any:
+        def reader(index: list, j: int):
             with self.typed(False):
                 value = self.element(j, index, env, flat)
             return self.widen(value) if out.wide else value
@@ -407,7 +407,7 @@ class BlockCode(TextBuilder):
         with self.typed(out.wide):
             self.accumulate(out, shape, [lambda index, j=j: reader(index, j) for j in term], flat)
 
-    def blocks_forward(self, n: int, loop: Any, carry: list, env: dict) -> None:
+    def blocks_forward(self, n: int, loop, carry: list, env: dict) -> None:
         """Write the carry of the next step; parts of the old carry pass through a place of their own."""
         g, place = self.g, self.low.placement.place
         blocks = [
@@ -437,7 +437,7 @@ class BlockCode(TextBuilder):
         group = self.low.placement.group[self.part, i][:-1]
         rest = [k for k in range(len(shape)) if k not in axes]
         with ExitStack() as outer:
-            index: dict = dict(zip(rest, self.loops(outer, tuple([shape[k] for k in rest])), strict=True))
+            index = dict(zip(rest, self.loops(outer, tuple([shape[k] for k in rest])), strict=True))
             total = self.cell(self.c(0.0))
             with ExitStack() as stack:
                 index.update(zip(axes, self.loops(stack, tuple([shape[k] for k in axes])), strict=True))
@@ -485,7 +485,7 @@ class BlockCode(TextBuilder):
         )
 
 
-def routine_sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
+def routine_sizes(g, i: int, op: str, args: tuple) -> tuple:
     """Return the sizes that a routine is called with."""
     if op == "matmul":
         return g.shape[i][0], g.shape[args[0]][1], g.shape[i][1], g.meta[i]

@@ -55,18 +55,18 @@ class BlockAccess:
     offset: int
     strides: tuple
 
-    def at(self, *index: Any) -> Affine:
+    def at(self, *index) -> Affine:
         out = Affine(self.offset)
         for stride, i in zip(self.strides, index, strict=True):
             out = out + (i if isinstance(i, Affine) else Affine(i)) * stride
         return out
 
 
-def emit_read(b: Any, x: BlockAccess, *index: Any) -> Any:
+def emit_read(b, x: BlockAccess, *index):
     return b.load(x.buffer, x.at(*index))
 
 
-def emit_write(b: Any, x: BlockAccess, value: Any, *index: Any) -> None:
+def emit_write(b, x: BlockAccess, value, *index) -> None:
     b.put(x.buffer, x.at(*index), value)
 
 
@@ -92,19 +92,19 @@ class TextBuilder:
             for name, text in lines.items():
                 setattr(cls, name, one_line(text, kind))
 
-    def rcp(self, a: Any) -> Any:
+    def rcp(self, a):
         return self.div(self.c(1.0), a)
 
-    def lt(self, a: Any, b: Any) -> Any:
+    def lt(self, a, b):
         return self.compare("lt", a, b)
 
-    def gt(self, a: Any, b: Any) -> Any:
+    def gt(self, a, b):
         return self.compare("gt", a, b)
 
-    def eq(self, a: Any, b: Any) -> Any:
+    def eq(self, a, b):
         return self.compare("eq", a, b)
 
-    def same(self, a: Any) -> Any:
+    def same(self, a):
         return a
 
     def single(self, value: str) -> BlockBuffer:
@@ -126,30 +126,30 @@ class Expression:
 
     __slots__ = ("b", "text")
 
-    def __init__(self, b: "Expressions", text: Any):
+    def __init__(self, b: "Expressions", text):
         self.b, self.text = b, text
 
     __add__, __sub__, __mul__, __truediv__ = map(operator_of, ("add", "sub", "mul", "div"))
     __radd__, __rsub__, __rmul__, __rtruediv__ = map(turned_operator_of, ("add", "sub", "mul", "div"))
     __neg__, __abs__, __or__, __lt__, __gt__ = map(operator_of, ("neg", "abs", "or_", "lt", "gt"))
 
-    def __eq__(self, x: object) -> Any:
+    def __eq__(self, x: object):
         return self.b.eq(self, x)
 
 
 class Expressions:
     """The operations of a builder on expressions; floats are constants, integers are operands as they are."""
 
-    def __init__(self, builder: Any):
+    def __init__(self, builder):
         self.builder, self.bits = builder, builder.bits
 
-    def text(self, x: Any) -> Any:
+    def text(self, x):
         return x.text if isinstance(x, Expression) else self.builder.c(x) if isinstance(x, float) else x
 
     def __getattr__(self, name: str) -> Callable:
         operation = getattr(self.builder, name)
         return lambda *x: Expression(self, operation(*[self.text(v) for v in x]))
 
-    def written(self, f: Callable, *x: Any) -> Any:
+    def written(self, f: Callable, *x):
         """Write f(self, *x) of values in the builder's language; return its value there."""
         return self.text(f(self, *[Expression(self, v) for v in x]))

@@ -18,7 +18,6 @@ multiply-add is explicit. The source must be compiled with -fmad=false. (A float
 flushes denormal numbers.)"""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -194,7 +193,7 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
             f"static __device__ const {self.real} k{k}[] = {{{', '.join([self.c(x) for x in values])}}};\n",
         )
 
-    def routine_text(self, name: str, b: Any, count: int) -> tuple[str, str]:
+    def routine_text(self, name: str, b, count: int) -> tuple[str, str]:
         kinds = [f"{b.real}* __restrict__", *[f"const {b.real}*"] * (count - 1)]
         head, body = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds)), "\n".join(b.lines)
         text = f"static __device__ __attribute__((noinline)) void {name}({head}) {{\n{body}\n}}\n"
@@ -237,13 +236,11 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         chunked, wide = loop.data and bool(loop.sums), self.low.sums_wide(loop)
         label = body.label
         carry = [self.home((n, c)) if g.shape[c] else f"c{label}_{k}" for k, c in enumerate(loop.carry)]
-        totals: list[Any] = [
-            self.home((n, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)
-        ]
+        totals: list = [self.home((n, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)]
         if n in self.totals:
             first = sum(rows for m, rows in self.totals.items() if m < n)
             totals = [f"kept[{(first + k) * WARP}]" for k in range(len(totals))]
-        sums: list[Any] = totals
+        sums: list = totals
         if chunked:
             sums = [
                 self.home(("chunk", n, k)) if shape else f"s{label}_{k}" for k, shape in enumerate(sum_shapes)
@@ -288,7 +285,7 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
                 zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True)
             )
 
-    def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
+    def keep(self, place, shape: tuple, node: int, env: dict) -> None:
         """Write the first value of a carry or sum."""
         if shape:
             self.filled_with(place, shape, node, env)
@@ -467,7 +464,7 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         place = f"steps[({k}LL * T + {t}) * {'slots + (i64)blockIdx.x * blockDim.x + threadIdx.x' if summed else 'batch + s'}]"
         self.line(f"{place} = {place + ' + ' if summed else ''}{value};")
 
-    def take_up(self, name: Any, s: int, term: tuple, env: dict) -> None:
+    def take_up(self, name, s: int, term: tuple, env: dict) -> None:
         """Add a term, a number or a product, to a sum."""
         if self.g.shape[s]:
             self.accumulate_term(name, self.g.shape[s], term, env)

@@ -10,7 +10,6 @@ Chunks, and the order in which they are added, are those of the undivided kernel
 the same bits for any number of threads. `sums` is [chunk][sum][sample], `totals` is [sum][sample]."""
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -95,7 +94,7 @@ class KernelPart(CudaText):
 
     def partial(self) -> tuple[str, KernelSignature]:
         body, inputs = self.low.bodies[0], self.inputs()
-        env: dict[Any, Any] = {}
+        env = {}
         inner = [("sums", f"{self.sum}*", "sums"), ("batch", "i64", "batch"), ("T", "i64", "steps")]
         inner += [(name, "i64", name) for name in ("first", "chunks", "each")]
         self.begin("batch * ((chunks + each - 1) / each)", "w")
@@ -118,7 +117,7 @@ class KernelPart(CudaText):
 
     def finish(self) -> tuple[str, KernelSignature]:
         loop = self.low.loops[0]
-        env: dict[Any, Any] = {}
+        env = {}
         inputs = [x for x in self.inputs() if x[2] == "input"] + self.outputs()
         self.begin()
         self.load_inputs(env)

@@ -11,7 +11,6 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ..graph.expanded import EXPANDED_OPERATIONS, is_expanded
 from ..graph.nodes import COMPARE, OPERATIONS
@@ -27,7 +26,7 @@ def elementary_function(keeps: str = "") -> Callable:
 
     def declare(f: Callable) -> Callable:
         @functools.wraps(f)
-        def code(b: Any, x: Any) -> Any:
+        def code(b, x):
             y = f(b, x)
             return (
                 b.select(b.isnan(x) | (x == 0.0) if keeps == "nan, 0" else b.isnan(x), x, y) if keeps else y
@@ -47,43 +46,43 @@ LOG10_2 = {
 }
 
 
-def horner_code(b: Any, x: Any, coefficients: list) -> Any:
+def horner_code(b, x, coefficients: list):
     """Evaluate a polynomial by Horner's rule, the highest coefficient first."""
     return functools.reduce(lambda out, k: b.fma(out, x, k), coefficients[1:], coefficients[0])
 
 
-def _reduced(b: Any, x: Any) -> tuple:
+def _reduced(b, x) -> tuple:
     """Return k and r with x = k ln 2 + r."""
     k = b.floor(b.fma(x, 1.4426950408889634, 0.5))
     high, low = LN2[b.bits]
     return k, b.fnma(k, low, b.fnma(k, high, x))
 
 
-def _power_of_two(b: Any, k: Any) -> Any:
+def _power_of_two(b, k):
     """Return 2^k for an integer k within the range of exponents."""
     bias, shift = (1023, 52) if b.bits == 64 else (127, 23)
     return b.from_bits(b.shl(b.iadd(b.to_int(k), bias), shift))
 
 
-def _expm1_of_reduced(b: Any, r: Any) -> Any:
+def _expm1_of_reduced(b, r):
     n = 13 if b.bits == 64 else 7
     p = horner_code(b, r, [1 / math.factorial(k) for k in range(n, 1, -1)])
     return b.fma(p * r, r, r)
 
 
-def _clamped(b: Any, x: Any, low: float, high: float, above: float | None = None) -> Any:
+def _clamped(b, x, low: float, high: float, above: float | None = None):
     inside = b.select(x < low, low, b.select(x > high, high if above is None else above, x))
     return b.select(b.isnan(x), 0.0, inside)
 
 
-def _halved_powers(b: Any, k: Any, minus: int) -> tuple:
+def _halved_powers(b, k, minus: int) -> tuple:
     """Return 2^(k - minus) as two factors, for denormal results and for k = 1024."""
     half = b.floor(k * 0.5)
     rest = k - half
     return _power_of_two(b, half), _power_of_two(b, rest - float(minus) if minus else rest)
 
 
-def emit_exponential(b: Any, x: Any, low: float, high: float, reduced: Any = _reduced, minus: int = 0) -> Any:
+def emit_exponential(b, x, low: float, high: float, reduced=_reduced, minus: int = 0):
     """Return 2^-minus e^x, or a power of 2 or 10 with another `reduced`.
 
     The result is 0 below `low` and infinite above `high`, the largest number whose result is finite: an
@@ -96,13 +95,13 @@ def emit_exponential(b: Any, x: Any, low: float, high: float, reduced: Any = _re
 
 
 @elementary_function()
-def emit_exp(b: Any, x: Any) -> Any:
+def emit_exp(b, x):
     return emit_exponential(b, x, *((-745.2, 709.782712893384) if b.bits == 64 else (-103.98, 88.7228317)))
 
 
 @elementary_function()
-def emit_exp2(b: Any, x: Any) -> Any:
-    def reduced(b: Any, x: Any) -> tuple:
+def emit_exp2(b, x):
+    def reduced(b, x) -> tuple:
         k = b.floor(x + 0.5)
         return k, (x - k) * math.log(2)
 
@@ -112,8 +111,8 @@ def emit_exp2(b: Any, x: Any) -> Any:
 
 
 @elementary_function()
-def emit_exp10(b: Any, x: Any) -> Any:
-    def reduced(b: Any, x: Any) -> tuple:
+def emit_exp10(b, x):
+    def reduced(b, x) -> tuple:
         k = b.floor(b.fma(x, 1 / LOG10_2[64][0], 0.5))
         high, low = LOG10_2[b.bits]
         return k, b.fnma(k, low, b.fnma(k, high, x)) * math.log(10)
@@ -123,7 +122,7 @@ def emit_exp10(b: Any, x: Any) -> Any:
     )
 
 
-def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
+def _expm1(b, x, low: float, high: float, minus: int = 0):
     """Return 2^-minus (e^x - 1)."""
     one = 2.0**-minus
     k, r = _reduced(b, _clamped(b, x, low, high, above=0.0))  # (2^k overflows near `high`)
@@ -135,28 +134,28 @@ def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
 
 
 @elementary_function("nan, 0")
-def emit_expm1(b: Any, x: Any) -> Any:
+def emit_expm1(b, x):
     return _expm1(b, x, *((-40.0, 709.782712893384) if b.bits == 64 else (-20.0, 88.7228317)))
 
 
-def _with_sign(b: Any, x: Any, y: Any) -> Any:
+def _with_sign(b, x, y):
     return b.select(x < 0.0, -y, y)
 
 
-def _half_overflows(b: Any) -> float:
+def _half_overflows(b) -> float:
     """Return the largest number of which e^x / 2 is finite."""
     return 710.4758600739439 if b.bits == 64 else 89.4159851
 
 
 @elementary_function()
-def emit_cosh(b: Any, x: Any) -> Any:
+def emit_cosh(b, x):
     """Return h + 1 / (4 h) with h = e^|x| / 2."""
     h = emit_exponential(b, abs(x), -1.0, _half_overflows(b), minus=1)
     return h + 0.25 / h
 
 
 @elementary_function("nan, 0")
-def emit_sinh(b: Any, x: Any) -> Any:
+def emit_sinh(b, x):
     """Return h + h / (2 h + 1) with h = (e^|x| - 1) / 2, with the sign of x."""
     h = _expm1(b, abs(x), -1.0, _half_overflows(b), minus=1)
     y = h + h / b.fma(h, 2.0, 1.0)
@@ -172,7 +171,7 @@ LG_TABLE = {
 }  # fmt: skip
 
 
-def _log_parts(b: Any, x: Any, carried: Any) -> Any:
+def _log_parts(b, x, carried):
     """Return log(x) of a positive finite normal x; `carried` is added to the argument's low part (log1p)."""
     one, cut, shift, bias, keep = (
         (0x3FF0000000000000, 0x3FE6A09E667F3BCD, 52, 1023, 0x000FFFFFFFFFFFFF)
@@ -193,7 +192,7 @@ def _log_parts(b: Any, x: Any, carried: Any) -> Any:
 
 
 @elementary_function()
-def emit_log(b: Any, x: Any) -> Any:
+def emit_log(b, x):
     tiny, scale, power = (
         (2.2250738585072014e-308, 2.0**54, 54.0) if b.bits == 64 else (1.17549435e-38, 2.0**25, 25.0)
     )
@@ -206,7 +205,7 @@ def emit_log(b: Any, x: Any) -> Any:
 
 
 @elementary_function()
-def emit_log1p(b: Any, x: Any) -> Any:
+def emit_log1p(b, x):
     u = 1.0 + x
     lost = b.select(x > 1.0, 1.0 - (u - x), x - (u - 1.0))
     y = _log_parts(b, u, lost / u)
@@ -215,7 +214,7 @@ def emit_log1p(b: Any, x: Any) -> Any:
     return b.select(b.isnan(x) | (x == math.inf), x, y)
 
 
-def _twice_below(b: Any, x: Any) -> tuple:
+def _twice_below(b, x) -> tuple:
     """Return exp(-2 |x|) - 1 and exp(-2 |x|); the latter is accurate for large |x| too."""
     far, a = _far(b), abs(x)
     k, r = _reduced(b, b.select(a < far, a, far) * -2.0)
@@ -223,13 +222,13 @@ def _twice_below(b: Any, x: Any) -> tuple:
     return b.fma(p, s, s - 1.0), b.fma(p, s, s)
 
 
-def _far(b: Any) -> float:
+def _far(b) -> float:
     """Return the threshold above which exp(-2 x) is nearly denormal."""
     return 354.0 if b.bits == 64 else 43.0
 
 
 @elementary_function("nan, 0")
-def emit_tanh(b: Any, x: Any) -> Any:
+def emit_tanh(b, x):
     """Return -em / (em + 2) with em = exp(-2 |x|) - 1, with the sign of x."""
     em, _ = _twice_below(b, x)
     y = -em / (em + 2.0)
@@ -237,27 +236,27 @@ def emit_tanh(b: Any, x: Any) -> Any:
 
 
 @elementary_function("nan")
-def emit_tanh_slope(b: Any, x: Any) -> Any:
+def emit_tanh_slope(b, x):
     """Return 1 / cosh(x)^2 = e (1 + |tanh(x)|)^2 with e = exp(-2 |x|); it shares subexpressions with tanh."""
     em, e = _twice_below(b, x)
     t = -em / (em + 2.0) + 1.0
     return b.select(abs(x) > _far(b), 0.0, e * (t * t))
 
 
-def scale_argument(b: Any, q: Any, small: float, large: float) -> Any:
+def scale_argument(b, q, small: float, large: float):
     high, low = (1000, -900) if b.bits == 64 else (100, -80)
     return b.select(q > 2.0**high, small, b.select(q < 2.0**low, large, 1.0))
 
 
 @elementary_function()
-def emit_scale(b: Any, q: Any) -> Any:
+def emit_scale(b, q):
     """Return a power of 2 that scales a vector with the sum of squares q, so that no square overflows or
     underflows."""
     return scale_argument(b, q, *((2.0**-540, 2.0**600) if b.bits == 64 else (2.0**-75, 2.0**100)))
 
 
 @elementary_function()
-def emit_unscale(b: Any, q: Any) -> Any:
+def emit_unscale(b, q):
     """Return 1 / scale."""
     return scale_argument(b, q, *((2.0**540, 2.0**-600) if b.bits == 64 else (2.0**75, 2.0**-100)))
 
@@ -280,7 +279,7 @@ COS_TABLE = {
 }  # fmt: skip
 
 
-def _of_reduced(b: Any, q: Any, r: Any) -> Any:
+def _of_reduced(b, q, r):
     """Return sin(q pi/2 + r) for |r| <= pi/4."""
     z = r * r
     sin = b.fma(z * r, horner_code(b, z, SIN_TABLE[b.bits]), r)
@@ -289,11 +288,11 @@ def _of_reduced(b: Any, q: Any, r: Any) -> Any:
     return b.select(b.odd(b.shr(q, 1)), -y, y)
 
 
-def _near(b: Any, x: Any) -> Any:
+def _near(b, x):
     return abs(x) < 2.0 ** LIMIT[b.bits]
 
 
-def _quadrant(b: Any, x: Any, plus: int, small: bool = False) -> Any:
+def _quadrant(b, x, plus: int, small: bool = False):
     """Return sin(x + plus pi/2), with an error of one unit in the last place of 1.
 
     The first step of the reduction is exact below 2^LIMIT. `small` asserts that x is below. For larger angles
@@ -307,10 +306,10 @@ def _quadrant(b: Any, x: Any, plus: int, small: bool = False) -> Any:
     return y if small else b.far(near, x, y, plus)
 
 
-def far_quadrant(builder: Any, x: Any, y: Any, plus: int) -> Any:
+def far_quadrant(builder, x, y, plus: int):
     """Return sin(x + plus pi/2) for a finite x from 2^LIMIT on, otherwise y."""
 
-    def code(b: Any, x: Any, y: Any) -> Any:
+    def code(b, x, y):
         q, r = [Expression(b, part) for part in builder.far_turns(x.text)]
         return b.select(_near(b, x) | b.isnan(x - x), y, _of_reduced(b, b.iadd(q, plus), r))
 
@@ -318,12 +317,12 @@ def far_quadrant(builder: Any, x: Any, y: Any, plus: int) -> Any:
 
 
 @elementary_function()
-def emit_sin(b: Any, x: Any) -> Any:
+def emit_sin(b, x):
     return b.select(x == 0.0, x, _quadrant(b, x, 0))  # a zero keeps its sign
 
 
 @elementary_function()
-def emit_cos(b: Any, x: Any) -> Any:
+def emit_cos(b, x):
     return _quadrant(b, x, 1)
 
 
@@ -341,7 +340,7 @@ ATAN_TABLE = {
 
 
 @elementary_function("nan, 0")
-def emit_arctan(b: Any, x: Any) -> Any:
+def emit_arctan(b, x):
     """Use arctan(a) = pi/4 + arctan((a - 1) / (a + 1)) = pi/2 - arctan(1 / a)."""
     a = abs(x)
     middle, large = a > math.sqrt(2) - 1, a > math.sqrt(2) + 1
@@ -437,20 +436,20 @@ ZERO = {64: (1.4616321449683622, 9.549995429965697e-17), 32: (1.4616321325302124
 ROOT_HALF = math.sqrt(0.5)
 
 
-def square_in_two(b: Any, a: Any) -> tuple:
+def square_in_two(b, a) -> tuple:
     """Return a^2 in two parts."""
     high = a * a
     return high, b.fma(a, a, -high)
 
 
-def _erfcx_of(b: Any, a: Any) -> Any:
+def _erfcx_of(b, a):
     """Return exp(a^2) erfc(a) for a >= 0."""
     near = b.select(a < 2.0**60, a, 2.0**60)
     t = (near - 3.75) / (near + 3.75)
     return horner_code(b, t, ERFCX_TABLE[b.bits]) / b.fma(a, 2.0, 1.0)
 
 
-def _erfc_of(b: Any, a: Any) -> Any:
+def _erfc_of(b, a):
     """Return erfc(a) for a >= 0."""
     end = 28.0 if b.bits == 64 else 11.0
     a = b.select(a < end, a, end)
@@ -459,13 +458,13 @@ def _erfc_of(b: Any, a: Any) -> Any:
     return b.fnma(e, low, e) * _erfcx_of(b, a)
 
 
-def _erf_near_zero(b: Any, x: Any) -> Any:
+def _erf_near_zero(b, x):
     """Return erf(x) for |x| <= 1."""
     return x * horner_code(b, x * x, ERF_TABLE[b.bits])
 
 
 @elementary_function("nan")
-def emit_erf(b: Any, x: Any) -> Any:
+def emit_erf(b, x):
     a = abs(x)
     y = 1.0 - _erfc_of(b, a)
     y = _with_sign(b, x, y)
@@ -473,7 +472,7 @@ def emit_erf(b: Any, x: Any) -> Any:
 
 
 @elementary_function("nan")
-def emit_erfc(b: Any, x: Any) -> Any:
+def emit_erfc(b, x):
     a = abs(x)
     y = _erfc_of(b, a)
     y = b.select(x < 0.0, 2.0 - y, y)
@@ -481,7 +480,7 @@ def emit_erfc(b: Any, x: Any) -> Any:
 
 
 @elementary_function("nan")
-def emit_erfcx(b: Any, x: Any) -> Any:
+def emit_erfcx(b, x):
     a, negative, end = abs(x), x < 0.0, 27.0 if b.bits == 64 else 10.0
     y = _erfcx_of(b, a)
     high, low = square_in_two(b, b.select(a < end, a, end))
@@ -489,7 +488,7 @@ def emit_erfcx(b: Any, x: Any) -> Any:
     return b.select(negative, 2.0 * e - y, y)
 
 
-def _upper_tail(b: Any, a: Any) -> tuple:
+def _upper_tail(b, a) -> tuple:
     """Return P(Z > a) of a standard normal Z for a >= 0, and the same times exp(a^2 / 2)."""
     end, z = 39.0 if b.bits == 64 else 15.0, a * ROOT_HALF
     inside = b.select(a < end, a, end)
@@ -502,14 +501,14 @@ def _upper_tail(b: Any, a: Any) -> tuple:
 
 
 @elementary_function("nan")
-def emit_ndtr(b: Any, x: Any) -> Any:
+def emit_ndtr(b, x):
     """Return the distribution function of the standard normal."""
     tail, _ = _upper_tail(b, abs(x))
     return b.select(x < 0.0, tail, 1.0 - tail)
 
 
 @elementary_function("nan")
-def emit_log_ndtr(b: Any, x: Any) -> Any:
+def emit_log_ndtr(b, x):
     a = abs(x)
     tail, scaled = _upper_tail(b, a)
     near = a < 1.0
@@ -520,14 +519,14 @@ def emit_log_ndtr(b: Any, x: Any) -> Any:
 
 
 @elementary_function()
-def emit_expit(b: Any, x: Any) -> Any:
+def emit_expit(b, x):
     e = emit_exp(b, -abs(x))
     y = 1.0 / (1.0 + e)
     return b.select(x < 0.0, e * y, y)
 
 
 @elementary_function("nan")
-def emit_log_expit(b: Any, x: Any) -> Any:
+def emit_log_expit(b, x):
     rest = emit_log1p(b, emit_exp(b, -abs(x)))
     return b.select(x < 0.0, x, 0.0) - rest
 
@@ -552,7 +551,7 @@ BERNOULLI = [
 ]
 
 
-def _circle(b: Any, x: Any) -> tuple:
+def _circle(b, x) -> tuple:
     """Return sin and cos of pi x up to a common sign, and whether x is an integer."""
     r = x - b.floor(x + 0.5)
     angle = r * math.pi
@@ -560,7 +559,7 @@ def _circle(b: Any, x: Any) -> tuple:
 
 
 @elementary_function("nan")
-def emit_lgamma(b: Any, x: Any) -> Any:
+def emit_lgamma(b, x):
     """Return log |Gamma(x)|."""
     a = abs(x)
     small, middle = a < 0.25, a < 1.25
@@ -585,7 +584,7 @@ def emit_lgamma(b: Any, x: Any) -> Any:
 
 
 @elementary_function("nan")
-def emit_digamma(b: Any, x: Any) -> Any:
+def emit_digamma(b, x):
     a = abs(x)
     below, large = a < 1.0, a > 8.0
     n = b.floor(a) - 1.0
@@ -621,7 +620,7 @@ def parameters(op: str) -> list[str]:
     return ["x"] if op in FUNCTIONS else [f"x_{k}" for k in range(OPERATIONS[op].n)]
 
 
-def emit_function(b: Any, op: str, *x: Any) -> Any:
+def emit_function(b, op: str, *x):
     """Write a function: one of the above, or an operation that is called instead of inlined
     (`graph/expanded`)."""
     if op in FUNCTIONS:
@@ -638,7 +637,7 @@ def emit_function(b: Any, op: str, *x: Any) -> Any:
     return made[form.out]
 
 
-def emit_operation(b: Any, op: str, *x: Any, truths: bool = False) -> Any:
+def emit_operation(b, op: str, *x, truths: bool = False):
     """Write any operation; with `truths` a selection is one of truths."""
     if is_called_function(op):
         return emit_function(b, op, *x)
@@ -649,7 +648,7 @@ def emit_operation(b: Any, op: str, *x: Any, truths: bool = False) -> Any:
     return getattr(b, op + "_" if op in ("and", "or", "not") else op)(*x)
 
 
-def operand_text(g: Any, b: Any, n: int, env: dict) -> Any:
+def operand_text(g, b, n: int, env: dict):
     """The text of node n of a graph: a constant, or what `env` tells."""
     op = g.op[n]
     if op == "const":
@@ -665,7 +664,7 @@ class Counter:
     def __init__(self) -> None:
         self.n = 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         def operation(*x):
             self.n += name != "c"
             return 0.0

@@ -43,15 +43,15 @@ class LlvmText(RecalledLoops):
         width: int,
         bits: int,
         per_sample: bool,
-        given: bytearray | None = None,
-        phase: str = "",
+        given: bytearray | None,
+        phase: str,
     ):
         """Set up the text; `given` collects the numbers that are arguments, None makes all of them
         literals."""
         super().__init__(width, bits)
         self.given: Any = given
         self.phase = phase
-        self.loaded: dict[Any, Any] = {}
+        self.loaded = {}
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
         self.arena = self.wide_arena = "%tape"
@@ -61,7 +61,7 @@ class LlvmText(RecalledLoops):
 
     def text(self, name: str, target: str) -> str:
         p = self.low.program
-        env: dict = {}
+        env = {}
         self.lines.append("  br label %block\nblock:")
         self.lines.append("  %b = phi i64 [ 0, %entry ], [ %bnext, %blockend ]")
         self.lines.append("  %bend = icmp eq i64 %b, %blocks\n  br i1 %bend, label %done, label %work\nwork:")
@@ -187,7 +187,7 @@ class LlvmText(RecalledLoops):
         across = self.W == 1 and op == "matmul"
         super().routine(op, matmul_across if across else code, accesses, sizes)
 
-    def routine_text(self, name: str, b: Any, count: int) -> tuple[str, str]:
+    def routine_text(self, name: str, b, count: int) -> tuple[str, str]:
         head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(count))
         return f"@{name}", function_text(f"internal void @{name}({head}) {WIDE}", [*b.slots, *b.lines])
 
@@ -309,8 +309,8 @@ class LlvmText(RecalledLoops):
         wide = self.low.sums_wide(loop)
         carry = [self.home((n, c)) if g.shape[c] else self.slot() for c in loop.carry]
         with self.typed(wide):
-            totals: list[Any] = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
-            sums: list[Any] = totals
+            totals = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
+            sums = totals
             if chunked:
                 sums = [
                     self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)
@@ -391,7 +391,7 @@ class LlvmText(RecalledLoops):
         """Load the numbers in these places; blocks stay where they are."""
         return [place if shape else self.read(place) for place, shape in zip(places, shapes, strict=True)]
 
-    def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
+    def keep(self, place, shape: tuple, node: int, env: dict) -> None:
         if shape:
             self.filled_with(place, shape, node, env)
         else:

@@ -312,10 +312,10 @@ class Lowering:
     def __init__(self, program: KernelProgram, precise: tuple[bool, ...] | None, keep: bool):
         self.program, self.g, self.precise, self.keep = program, program.g, precise, keep
         self.bodies: list[Body] = []
-        self.form: dict = {}
+        self.form = {}
         self.known: frozenset[int] = frozenset()
         self.wide: set[int] = set()
-        self.narrowed: dict = {}
+        self.narrowed = {}
 
     def region(
         self, loops: list[ProgramLoop], outs: list[int], depth: int
@@ -324,7 +324,7 @@ class Lowering:
 
         The third result holds the nodes from outside that they use."""
         at, todo = {}, []
-        inner: list[Any] = []
+        inner = []
         for loop in loops:
             body, used = self.body(loop, depth + 1, inner)
             inner.append(body)
@@ -335,7 +335,7 @@ class Lowering:
         for n, loop in enumerate(loops):
             at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
         here, outside = self.live(outs + todo, depth)
-        stage: dict = {}
+        stage = {}
         for i in sorted(here, key=lambda i: (self.narrowed.get(i, i), i in self.narrowed)):  # in order
             stage[i] = max([stage.get(j, 0) for j in self.form[i][1]]) if i in self.form else at.get(i, 0)
         if self.wide:
@@ -354,7 +354,7 @@ class Lowering:
         made.source = None if first is None else first.number
         made.terms = [g.args[i] if g.op[i] == "mul" and g.level(i) == depth else (i,) for i in loop.inc]
         outs = made.outs()
-        more: list[Any] = []
+        more = []
         if (
             self.keep
             and first is not None
@@ -388,7 +388,7 @@ class Lowering:
             for j in [j for i in users if i in self.form for j in self.form[i][1]] + 2 * outs:
                 if j in users:
                     users[j] += 1
-            alone: dict[Any, Any] = {}  # the work that only this node needs
+            alone = {}  # the work that only this node needs
             for i in rebuilt:
                 if i in users:
                     op, x = self.form[i]
@@ -444,7 +444,7 @@ class Lowering:
 
 def deferred(stage: dict, form: dict, wide: set[int], last: int) -> None:
     """Move float64 nodes to the section that reads them; alive in a loop they would take two registers."""
-    first: dict = {}
+    first = {}
     for i in reversed(stage):
         if i in wide and i in form:
             stage[i] = first.get(i, last)

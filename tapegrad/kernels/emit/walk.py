@@ -7,7 +7,6 @@ also defines the layout of memory: how an input is read (`input`, `step_total`) 
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 from ..graph.blocks import BLOCK_OPS, element_total
 from .block_code import BlockCode
@@ -27,7 +26,7 @@ class ProgramWalk(BlockCode):
         return SAME if bits == self.bits else self.of(self.builder(bits), self.typed_by)
 
     @contextmanager
-    def of(self, other: Any, names: tuple) -> Iterator[None]:
+    def of(self, other, names: tuple) -> Iterator[None]:
         """Inside, these attributes are those of another builder."""
         before = {name: getattr(self, name) for name in names}
         self.__dict__.update({name: getattr(other, name) for name in names})

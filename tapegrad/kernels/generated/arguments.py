@@ -2,7 +2,6 @@
 
 import math
 import weakref
-from typing import Any
 
 import numpy as np
 
@@ -20,11 +19,11 @@ from .derivatives import derivative_library
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-def kernel_name(f: Any) -> str:
+def kernel_name(f) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
-def as_float(x: Any, what: str) -> Any:
+def as_float(x, what: str):
     """Return a tracked Variable or an array of float64 or float32.
 
     Lists and numbers are converted. A Const is not tracked."""
@@ -50,18 +49,18 @@ def as_float(x: Any, what: str) -> Any:
     raise ArgumentError(f"{what} has dtype {x.dtype}; a kernel computes in float64 or float32")
 
 
-def contiguous_argument(x: Any, dtype: np.dtype) -> Any:
+def contiguous_argument(x, dtype: np.dtype):
     return x if x.dtype == dtype and x.flags.c_contiguous else xp_of(x).ascontiguousarray(x, dtype=dtype)
 
 
-def launcher_of(*arrays: Any) -> type:
+def launcher_of(*arrays) -> type:
     """Return the class that launches on these arrays; CuPy is imported only for CuPy arrays."""
     return (
         Launcher if derivative_library(*arrays) is np else load("tapegrad.kernels.launch.cuda").CudaLauncher
     )
 
 
-def is_tree(theta: Any) -> bool:
+def is_tree(theta) -> bool:
     """Return whether theta is a structure with names; lists and plain tuples of numbers are arrays."""
     return is_node(theta) and not (isinstance(theta, (list, tuple)) and not hasattr(theta, "_fields"))
 
@@ -77,7 +76,7 @@ def batch_of(name: str, arrays: list) -> int:
     return sizes.pop()
 
 
-def stacked_rows(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any:
+def stacked_rows(arrays: list, batch: int, dtype: np.dtype, xp=np):
     """Stack the arguments as rows, (rows, B); without any, return empty rows of the library `xp`."""
     if not arrays:
         return xp.zeros((0, batch), dtype)
@@ -88,7 +87,7 @@ def stacked_rows(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any
     return parts[0] if len(parts) == 1 else shaping.concatenate(*parts)
 
 
-def with_ways(data: Any, ways: tuple | list) -> Any:
+def with_ways(data, ways: tuple | list):
     """Append directions in the space of the data as further components of each datum."""
     if not len(ways):
         return data
@@ -97,11 +96,11 @@ def with_ways(data: Any, ways: tuple | list) -> Any:
     return xp.stack(parts) if data.ndim == 1 else xp.concatenate(parts)
 
 
-def list_of(out: Any) -> list | None:
+def list_of(out) -> list | None:
     return None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
 
 
-def sums_of(sums: Any) -> bool:
+def sums_of(sums) -> bool:
     """Return whether `sums` is float64; None is not."""
     if sums is None:
         return False
@@ -148,9 +147,9 @@ class MissingCheck:
 
     def __init__(self, name: str, rows: int | None = None):
         self.name, self.rows = name, rows
-        self.clean: dict[Any, Any] = {}
+        self.clean = {}
 
-    def __call__(self, data: Any) -> bool:
+    def __call__(self, data) -> bool:
         """Return whether the data contain nan; raise for infinite data."""
         if self.rows is not None and self.rows < len(data):
             data = data[: self.rows]
@@ -174,7 +173,7 @@ class MissingCheck:
         """Return how many numbers of contiguous data are checked."""
         return data.size if self.rows is None or data.ndim == 1 else data[: self.rows].size
 
-    def on_device(self, xp: Any, data: Any) -> bool:
+    def on_device(self, xp, data) -> bool:
         """Check an array on a device when it is first met, and only then, because the host must wait."""
         known = self.clean.get(id(data))
         if known is not None and known[0]() is data and known[1] == data.data.ptr:
@@ -184,7 +183,7 @@ class MissingCheck:
         self.clean = {id(data): (weakref.ref(data), data.data.ptr, missing)}
         return missing
 
-    def holds_for(self, view: Any, data: Any) -> None:
+    def holds_for(self, view, data) -> None:
         """Store the result for data on a device under this view of all of them as well."""
         found = self(data)
         self.clean = {id(data): self.clean[id(data)], id(view): (weakref.ref(view), view.data.ptr, found)}

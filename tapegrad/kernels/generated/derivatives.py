@@ -23,7 +23,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,7 @@ from .samples import batched_as
 PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False), "VGD": (True, False)}
 
 
-def direction_counts(n: Any) -> tuple[int, int]:
+def direction_counts(n) -> tuple[int, int]:
     """Return the numbers of directions of theta and of the data; a single number counts those of theta."""
     return (n, 0) if isinstance(n, int) else n
 
@@ -80,13 +79,13 @@ class Family:
         self.key: str | None = None  # a name for everything that the traced function depends on
         self.short = False  # does it run for few steps?
         self.general = False  # are numbers arguments of the code? (for numbers that change)
-        self.captured: list = []  # objects captured by the traced functions
+        self.captured = []  # objects captured by the traced functions
         self.observed = 0
-        self.programs: dict = {}
-        self.launchers: dict = {}
-        self.recordings: dict = {}
-        self.recorder: Any = None  # that of the last launch
-        self.prims: dict = {}
+        self.programs = {}
+        self.launchers = {}
+        self.recordings = {}
+        self.recorder = None  # that of the last launch
+        self.prims = {}
         self.seconds = [0.0]  # spent on traces and compilation
 
     def renewed(self) -> "Family":
@@ -97,7 +96,7 @@ class Family:
 
     # --- programs and code ---
 
-    def program(self, signature: tuple, n: Any) -> KernelProgram:
+    def program(self, signature: tuple, n) -> KernelProgram:
         """Return the program after n applications of forward mode."""
         thetas, data = direction_counts(n)
         key = signature, thetas, data
@@ -112,10 +111,10 @@ class Family:
     def traced(self, signature: tuple) -> KernelProgram:
         return steadily(lambda: self.base(signature), self.name, self.captured)
 
-    def derived(self, kind: str, n: Any, signature: tuple) -> KernelProgram:
+    def derived(self, kind: str, n, signature: tuple) -> KernelProgram:
         p = self.program(signature, n)
         g, outputs, made = p.g, list(p.outputs), p
-        gradient: list[Any] = []
+        gradient = []
         inputs, seeds = list(p.inputs), [g.one] * len(outputs)
         if kind != "F":
             if outputs and (kind == "D" or not self.scalar):
@@ -153,9 +152,7 @@ class Family:
         """Return whether sums are wider than this dtype of theta."""
         return self.sums and dtype.itemsize < SUMS.itemsize
 
-    def lowered(
-        self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False
-    ) -> LoweredProgram:
+    def lowered(self, kind: str, n, signature: tuple, dtype: np.dtype, keep: bool = False) -> LoweredProgram:
         try:
             return lower_program(
                 self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep
@@ -165,14 +162,8 @@ class Family:
             raise
 
     def launcher(
-        self,
-        kind: str,
-        n: Any,
-        signature: tuple,
-        dtype: np.dtype,
-        per_sample: bool,
-        make: Callable = Launcher,
-    ) -> Any:
+        self, kind: str, n, signature: tuple, dtype: np.dtype, per_sample: bool, make: Callable = Launcher
+    ):
         key = kind, direction_counts(n), signature, dtype, per_sample, make
         found = self.launchers.get(key)
         if found is None:
@@ -207,7 +198,7 @@ class Family:
         key = signature, dtype, per_sample
         if key not in self.recordings:
             with scope_block(), self.lock:
-                found: Any = None
+                found = None
                 if self.key is None and any([loop.inner for loop in self.program(signature, 0).loops]):
                     found = self.launcher("FR", 0, signature, dtype, per_sample, StepRecorder)
                 self.recordings[key] = found if found and found.separable else None
@@ -215,7 +206,7 @@ class Family:
 
     # --- operations of the tape ---
 
-    def apply(self, kind: str, n: tuple, arrays: tuple, run: Callable) -> Any:
+    def apply(self, kind: str, n: tuple, arrays: tuple, run: Callable):
         """Apply the operation to (theta, data, directions..., W); `run(kind, n, arrays)` launches it."""
         return bind(self.prim(kind, n), arrays, {"run": run})
 
@@ -278,7 +269,7 @@ class Family:
     def push_column(self, t, out, *arrays, run, first):
         theta, data = sample_column(arrays[:-1]), arrays[-1]
         made = [np.zeros(layout_of(x).shape) if dx is None else dx for x, dx in zip(arrays, t, strict=True)]
-        ways = [((sample_column(made[:-1]),), ())] if any([dx is not None for dx in t[:-1]]) else []
+        ways: list = [((sample_column(made[:-1]),), ())] if any([dx is not None for dx in t[:-1]]) else []
         ways += [((), (t[-1],))] if t[-1] is not None else []
         return two_parts(sum_of_given([self.F(run, theta, data, *way) for way in ways]), first)
 
@@ -309,9 +300,7 @@ class Family:
         theta, data, vs, ys, _ = at.parts(arrays)
         return tuple(self.shares(run, theta, data, vs, ys, g, need, at.n))
 
-    def shares(
-        self, run: Callable, theta: Any, data: Any, vs: tuple, ys: tuple, w: Any, need: tuple, n: tuple
-    ) -> list:
+    def shares(self, run: Callable, theta, data, vs: tuple, ys: tuple, w, need: tuple, n: tuple) -> list:
         """Return the needed gradients of <w, F> with respect to theta, the data, and the first n directions
         of each."""
         ways = [("R", vs, ys), ("D", vs, ys)]
@@ -330,10 +319,10 @@ class Family:
     def pull_gradient(self, at, run, U, out, need, arrays):
         """Pull back through R or D: <U, gradient of <W, F>> is <W, F> with the further direction U."""
         theta, data, vs, ys, w = at.parts(arrays)
-        more = ((*vs, U), ys) if at.kind == "R" else (vs, (*ys, U))
-        terms = self.shares(run, theta, data, *more, w, need, at.n)
+        vs, ys = ((*vs, U), ys) if at.kind == "R" else (vs, (*ys, U))
+        terms = self.shares(run, theta, data, vs, ys, w, need, at.n)
         if w is not None:
-            terms.append(self.F(run, theta, data, *more) if need[-1] else None)
+            terms.append(self.F(run, theta, data, vs, ys) if need[-1] else None)
         return tuple(terms)
 
     def push_gradient(self, at, run, t, out, arrays):
@@ -392,7 +381,7 @@ class ArgumentLayout:
         return terms + [(vs, replace_item(ys, i, t[k + i])) for i in range(len(ys)) if t[k + i] is not None]
 
 
-def sample_column(arrays: tuple) -> Any:
+def sample_column(arrays):
     """Return the numbers of arrays as a column (p, 1)."""
     for x in arrays:
         if type(x) is not np.ndarray or x.ndim != 1:
@@ -401,14 +390,14 @@ def sample_column(arrays: tuple) -> Any:
     return np.concatenate(arrays)[:, None]
 
 
-def two_parts(rows: Any, first: int) -> tuple:
+def two_parts(rows, first: int) -> tuple:
     """Return the first of rows (k, steps, 1), and the others, without the last axis."""
     k, steps, _ = layout_of(rows).shape
     flat = shaping.reshape(rows, to=(k, steps))
     return tuple([shaping.slice_of(flat, axis=0, start=a, stop=b) for a, b in ((0, first), (first, k))])
 
 
-def column_rows(parts: Any, like: tuple) -> Any:
+def column_rows(parts, like: tuple):
     """Return rows (k, steps, 1) of the first ones and the others; None stands for zeros."""
     if parts[1] is None and type(parts[0]) is np.ndarray:
         first, steps = parts[0].shape
@@ -420,7 +409,7 @@ def column_rows(parts: Any, like: tuple) -> Any:
     return shaping.concatenate(*both)[:, :, None]
 
 
-def replace_item(vs: tuple, i: int, v: Any) -> tuple:
+def replace_item(vs: tuple, i: int, v) -> tuple:
     return vs[:i] + (v,) + vs[i + 1 :]
 
 
@@ -428,7 +417,7 @@ def without(vs: tuple, i: int) -> tuple:
     return vs[:i] + vs[i + 1 :]
 
 
-def derivative_library(*arrays: Any) -> Any:
+def derivative_library(*arrays):
     for x in arrays:
         if xp_of(x) is not np:
             return xp_of(x)

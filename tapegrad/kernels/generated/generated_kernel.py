@@ -61,12 +61,12 @@ class KernelParts:
 class TracedKernel:
     """The traces and launches of a kernel's functions; it is replaced when a captured object changes."""
 
-    def __init__(self, kernel: Any, families: dict):
+    def __init__(self, kernel, families: dict):
         self.kernel, self.families, self.family = kernel, families, families["value"]
         # `F`, `VG`: the last launch of the value, and of value and gradient
         self.launches = threading.local()
         self.last: tuple = (None, None)  # the launcher of the last call
-        self.captured: list = []
+        self.captured = []
         self.seconds = [0.0]  # spent on traces and compilation
         for family in families.values():
             family.captured, family.seconds = self.captured, self.seconds
@@ -82,16 +82,16 @@ class TracedKernel:
         return TracedKernel(self.kernel, {what: family.renewed() for what, family in self.families.items()})
 
 
-def of_rows(arrays: list, tree: Any) -> tuple[list, Callable]:
+def of_rows(arrays: list, tree) -> tuple[list, Callable]:
     """The shapes of the arrays of a tree, each without its last axis, the samples; and what makes the tree of
     these arrays as rows."""
     shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in arrays]
     cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
 
-    def restore(rows: Any) -> Any:
+    def restore(rows):
         place = iter(range(len(shapes)))
 
-        def part(_: Any) -> Any:
+        def part(_):
             k = next(place)
             return rows[cuts[k] : cuts[k + 1]].reshape(shapes[k] + tuple(rows.shape[1:]))
 
@@ -119,7 +119,7 @@ class GeneratedKernel(PickledByCall):
         self._rejects = parts.invalid == "reject"
         self._call: tuple = ()
         named_like(self, parts.f)
-        self._trees: dict = {}
+        self._trees = {}
         families = {
             what: Family(
                 self.__name__,
@@ -318,7 +318,7 @@ class GeneratedKernel(PickledByCall):
 
     # --- arguments ---
 
-    def _of_tree(self, theta: Any) -> tuple:
+    def _of_tree(self, theta) -> tuple:
         """Return the kernel for rows in place of this tree, the rows (p, B), and the function from rows to a
         tree."""
         arrays = [as_float(x, f"{self.__name__}: theta") for x in leaves(theta)]
@@ -332,7 +332,7 @@ class GeneratedKernel(PickledByCall):
         dtype = np.result_type(*[layout_of(a).dtype for a in arrays])
         return kernel, stacked_rows(arrays, batch, dtype), restore
 
-    def _arguments(self, theta: Any, data: Any) -> tuple:
+    def _arguments(self, theta, data) -> tuple:
         self._now()
         x = layout_of(theta)
         y = layout_of(data)
@@ -368,14 +368,14 @@ class GeneratedKernel(PickledByCall):
             )
         return theta, data, single
 
-    def _refuse_out(self, out: Any, *arguments: Any) -> None:
+    def _refuse_out(self, out, *arguments) -> None:
         if out is not None and any([isinstance(x, Variable) for x in arguments]):
             raise ArgumentError(
                 f"{self.__name__}: out= cannot hold a derivative, and theta or the data are tracked: leave "
                 f"it away"
             )
 
-    def _unit_directions(self, theta: Any, data: Any) -> tuple:
+    def _unit_directions(self, theta, data) -> tuple:
         """Repeat each sample p times, once for each unit direction: theta (p, p B), directions (p, p B),
         data."""
         xp, (p, batch) = xp_of(layout_of(theta)), theta.shape
@@ -390,7 +390,7 @@ class GeneratedKernel(PickledByCall):
 
     # --- launches ---
 
-    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None):
         """Launch a kernel of the value on plain arrays."""
         return self._run_value(self._family, kind, n, arrays, outs)
 
@@ -403,7 +403,7 @@ class GeneratedKernel(PickledByCall):
         outs: list | None = None,
         *,
         numbers: bool = False,
-    ) -> Any:
+    ):
         """Launch a kernel of the value; `numbers`: the data are one number a step, of shape (1, N, B)."""
         theta, data = arrays[:2]
         missing = self._is_missing(data)
@@ -417,14 +417,14 @@ class GeneratedKernel(PickledByCall):
         return self._looked_at(arrays, self._launch(launcher, kind, n, arrays, outs, False))
 
     def _run_of(
-        self, family: Family, kind: str, n: tuple, arrays: tuple, numbers: bool = False, launcher: Any = None
-    ) -> Any:
+        self, family: Family, kind: str, n: tuple, arrays: tuple, numbers: bool = False, launcher=None
+    ):
         """Launch a kernel of any family on plain arrays."""
         if launcher is None:
             launcher = self._launcher(family, kind, n, arrays, self._is_missing(arrays[1]), numbers)
         return self._looked_at(arrays, self._launch(launcher, kind, n, arrays, None, not family.scalar))
 
-    def _looked_at(self, arrays: tuple, found: Any) -> Any:
+    def _looked_at(self, arrays: tuple, found):
         if WATCHERS and OPEN.watcher is not None:
             OPEN.watcher.launched(
                 self.__name__, arrays[0], found, functools.partial(self._rerun, *arrays[:2])
@@ -436,7 +436,7 @@ class GeneratedKernel(PickledByCall):
         it."""
         raise NotImplementedError
 
-    def _steps_of(self, theta: Any, data: Any, sample: int) -> tuple:
+    def _steps_of(self, theta, data, sample: int) -> tuple:
         """Return the arguments of the function: (theta of its numbers, the numbers, the list of data)."""
         data = data[..., sample] if data.ndim == 3 else data
         each = [y if data.ndim > 1 else y[()] for y in data.T]
@@ -447,9 +447,7 @@ class GeneratedKernel(PickledByCall):
             [y for y in each if not (skips and np.isnan(y).any())],
         )
 
-    def _launch(
-        self, launcher: Any, kind: str, n: tuple, arrays: tuple, outs: list | None, vector: bool
-    ) -> Any:
+    def _launch(self, launcher, kind: str, n: tuple, arrays: tuple, outs: list | None, vector: bool):
         theta, data = arrays[:2]
         dtype, batch, shape = theta.dtype, theta.shape[1], data.shape
         steps = shape[0 if len(shape) == 1 else 1]
@@ -499,7 +497,7 @@ class GeneratedKernel(PickledByCall):
 
     def _launcher(
         self, family: Family, kind: str, n: tuple, arrays: tuple, missing: bool, numbers: bool = False
-    ) -> Any:
+    ):
         if missing and self.missing is None:
             raise KernelError(
                 f"{self.__name__}: the data hold nan. Say what a step does without a datum: "

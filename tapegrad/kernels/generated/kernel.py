@@ -102,7 +102,7 @@ class Recursion(GeneratedKernel):
             layout,
         )
 
-    def path(self, theta: Any, data: Any) -> Any:
+    def path(self, theta, data):
         """Compute what the steps return in place of a contribution, which may be an array of k numbers.
 
         The result is (k, N, B), or (k, N) for theta (p,).
@@ -122,7 +122,7 @@ class Recursion(GeneratedKernel):
         rows = self._families["path"].F(run, theta, data)
         return rows[:, :, 0] if single else rows
 
-    def path_of_column(self, arrays: tuple, data: Any, first: int) -> tuple:
+    def path_of_column(self, arrays: tuple, data, first: int) -> tuple:
         """Compute `path` of one sample as one operation: its first rows, and the others.
 
         theta (p,) is made of arrays of float64."""
@@ -133,7 +133,7 @@ class Recursion(GeneratedKernel):
             run = RecordedRun(self, family)
         return bind(family.column(), (*arrays, data), {"run": run, "first": first})
 
-    def scores(self, theta: Any, data: Any) -> Any:
+    def scores(self, theta, data):
         """Compute the gradient of each term, (T, p, B), or (T, p) for theta (p,).
 
         It is computed in forward mode, in p directions. A term that is not finite has the gradient 0, unless
@@ -270,7 +270,7 @@ def recursion(
 
 
 def parts_of_recursion(
-    init: Callable, step: Callable, missing: Any, invalid: str, sums: Any = None, pure: bool = False
+    init: Callable, step: Callable, missing, invalid: str, sums=None, pure: bool = False
 ) -> KernelParts:
     def trace(s, build, what):
         return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS, pure=pure)

@@ -23,7 +23,7 @@ class MapKernel(PickledByCall):
 
     def __init__(self, f: Callable):
         self.f, self.__name__, self.__doc__ = f, kernel_name(f), getattr(f, "__doc__", None)
-        self._traced: tuple = ({}, [], False)  # families by shapes, captured objects, changed before?
+        self._traced = ({}, [], False)  # families by shapes, captured objects, changed before?
         named_like(self, f)
 
     def _made(self) -> tuple:
@@ -69,7 +69,7 @@ class MapKernel(PickledByCall):
             order = [n for n, c in enumerate(fixed) if not c] + [n for n, c in enumerate(fixed) if c]
             place = {n: k for k, n in enumerate(order)}
 
-            builds: list = []
+            builds = []
 
             def trace():
                 program, build = trace_map(
@@ -88,7 +88,7 @@ class MapKernel(PickledByCall):
             families[key] = family, builds[-1]
         return families[key]
 
-    def _launch(self, family: Family, values: list | None = None, fixed: list | None = None) -> Callable:
+    def _launch(self, family: Family, values=None, fixed=None) -> Callable:
         def run(kind, n, arrays):
             theta, rest, *others = arrays
             dtype = theta.dtype
@@ -109,7 +109,7 @@ class MapKernel(PickledByCall):
         return run
 
 
-def _differentiable(x: Any) -> bool:
+def _differentiable(x) -> bool:
     return isinstance(x, (Variable, float)) or getattr(x, "dtype", np.dtype(int)).kind == "f"
 
 

@@ -12,10 +12,10 @@ def bits_of(theta: np.ndarray, data: np.ndarray, *others: np.ndarray) -> tuple:
 class RecordedRun:
     """Launches a kernel of the value; what it has stored serves a gradient for the same arguments."""
 
-    def __init__(self, kernel: Any, family: Any):
+    def __init__(self, kernel, family):
         self.kernel, self.family = kernel, family
         self.recorder: Any = None
-        self.held: list = []  # the bits of the arguments, and the tapes, while no sweep uses them
+        self.held = []  # the bits of the arguments, and the tapes, while no sweep uses them
 
     def __del__(self) -> None:
         if hasattr(self, "held"):  # no exception has ended the constructor
@@ -27,7 +27,7 @@ class RecordedRun:
         for _, recording in held:
             self.recorder.take_back(recording)
 
-    def __call__(self, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
+    def __call__(self, kind: str, n: tuple, arrays: tuple, numbers: bool = False):
         run = self.kernel._run_of
         if kind == "R" and n == (0, 0):
             found = self.taken(arrays)
@@ -83,7 +83,7 @@ class RecordedRun:
         held.append(found)
         return None
 
-    def begun(self, theta: Any, data: Any) -> Any:
+    def begun(self, theta, data):
         """Return the launcher that stores steps, or None if there is no memory for them."""
         if type(theta) is not np.ndarray or type(data) is not np.ndarray or self.kernel._is_missing(data):
             return None

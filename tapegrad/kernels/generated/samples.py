@@ -4,7 +4,6 @@ The arrays of a kernel's operations have the kernel's samples as their last axis
 them becomes (..., n B). Data that all samples share stay as they are. Other data become (d, N, n B)."""
 
 import functools
-from typing import Any
 
 from ..._core.primitive import Primitive, bind
 from ..._transforms.batching.rules import CustomRule, as_stack, samples_first
@@ -17,14 +16,14 @@ class ScalarData:
     """Runs a kernel whose data are one number a step; if each sample has its own, they have shape (1, N,
     B)."""
 
-    def __init__(self, run: Any):
+    def __init__(self, run):
         self.run = run
 
-    def __call__(self, kind: str, n: tuple, arrays: tuple) -> Any:
+    def __call__(self, kind: str, n: tuple, arrays: tuple):
         return self.run(kind, n, arrays, numbers=True)
 
 
-def merge_samples(trace: Any, operand: tuple) -> Any:
+def merge_samples(trace, operand: tuple):
     """Convert (..., B) of each sample to (..., n B)."""
     v = as_stack(trace, *operand)
     to = shape(v)
@@ -32,7 +31,7 @@ def merge_samples(trace: Any, operand: tuple) -> Any:
     return shaping.reshape(moved, to=(*to[1:-1], to[0] * to[-1]))
 
 
-def unmerge_samples(trace: Any, y: Any, batch: int) -> Any:
+def unmerge_samples(trace, y, batch: int):
     """Convert (..., n B) to a stack of (..., B)."""
     to = shape(y)
     y = shaping.reshape(y, to=(*to[:-1], trace.count, batch))
@@ -40,7 +39,7 @@ def unmerge_samples(trace: Any, y: Any, batch: int) -> Any:
     return samples_first(shaping.transpose(y, axes=(k, *range(k), k + 1)))
 
 
-def of_their_own(trace: Any, operand: tuple, batch: int) -> Any:
+def of_their_own(trace, operand: tuple, batch: int):
     """Return data with samples of their own, (d, N, n B)."""
     v = as_stack(trace, *operand)
     n, to = trace.count, shape(v)[1:]
@@ -55,7 +54,7 @@ def batched_as(kind: str, n: tuple, data_of_samples: bool) -> CustomRule:
 
     `data_of_samples`: the last axis of its second argument holds the samples."""
 
-    def way(trace: Any, prim: Primitive, operands: list, params: dict) -> Any:
+    def way(trace, prim: Primitive, operands: list, params: dict):
         sample = lambda operand: shape(operand[0])[1:] if operand[1] else shape(operand[0])
         batch, to = sample(operands[0])[1], sample(operands[1])
         ways = [1, *range(2 + n[0], 2 + n[0] + n[1])]

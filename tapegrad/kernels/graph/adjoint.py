@@ -22,7 +22,6 @@ adjoints of the data, and its step input holds cotangents of step outputs."""
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -132,7 +131,7 @@ class Adjoints(dict):
     def __init__(self, g: Graph):
         super().__init__()
         self.g = g
-        self.elements: dict = {}  # block -> {element: adjoint}, until the sweep comes to the block
+        self.elements = {}  # block -> {element: adjoint}, until the sweep comes to the block
 
     def include(self, i: int, bar: int) -> None:
         if bar != self.g.zero:
@@ -145,7 +144,7 @@ class Adjoints(dict):
         `whole`: congruences are swept as such."""
         g = self.g
         together = self.together(order) if whole else {}
-        done: set[Any] = set()
+        done = set()
         for i in order:
             if i in together and i not in done:
                 self.through(together[i], active)
@@ -199,7 +198,7 @@ class Adjoints(dict):
         g, size, inner = self.g, range(len(x.left)), range(len(x.middle))
         T = [[g.mul(g.const(1.0 + (i == j)), self.get(x.product[i][j], g.zero)) for j in size] for i in size]
 
-        def dot(pairs: Any) -> int:
+        def dot(pairs) -> int:
             return reduce(lambda total, pair: g.add(total, g.mul(*pair)), pairs, g.zero)
 
         B = [[dot([(T[i][j], x.left[j][p]) for j in size]) for p in inner] for i in size]

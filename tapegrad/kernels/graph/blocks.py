@@ -203,7 +203,7 @@ class Blocks:
             if self.shape[block] == names.shape and (names == self.names(block)).all():
                 return block
         flat = np.empty(names.size, np.int64)
-        made: dict = {}
+        made = {}
         for n, name in enumerate(names.flat):
             block = (int(name) - ELEMENT) >> BITS if name >= ELEMENT else int(name)
             if block not in made:
@@ -237,7 +237,7 @@ class Blocks:
         """Assemble a block from runs of elements in each row; equal runs at equal distances form one
         piece."""
         made: list[list] = []  # source, length, step, to, at, count, distance to, distance at
-        last: dict = {}
+        last = {}
         columns = shape[-1]
         for to, length, s, at, step in contiguous_runs(source, k, columns, self.zero):
             key = s, length, step
@@ -249,7 +249,7 @@ class Blocks:
                 and p[5] > 1
                 and to == p[3] + p[5] * p[6]
                 and at == p[4] + p[5] * p[7]
-                and self._extends(p)
+                and injective((p[5] + 1, p[1]), (p[7], p[2]))
             ):
                 p[5] += 1
             else:
@@ -263,9 +263,6 @@ class Blocks:
             )
             pieces.append(BlockPiece(sources.index(s), dims, to, places, at, origins))
         return self.raw("assemble", *sources, shape=shape, meta=tuple(pieces))
-
-    def _extends(self, p: list) -> bool:
-        return injective((p[5] + 1, p[1]), (p[7], p[2]))
 
     def pieces(self, i: int) -> tuple:
         if self.op[i] == "assemble":
@@ -298,7 +295,7 @@ class Blocks:
 
     # --- gates: select(c, a, 0), whose zeros are exact even where a is nan ---
 
-    def gate(self, i: int) -> Any:
+    def gate(self, i: int):
         """Return (c, does a come first?, a) if a single number c gates i, otherwise None."""
         op, x = self.op[i], self.args[i]
         if op == "select" and self.zero in x[1:] and not self.shape[x[0]]:

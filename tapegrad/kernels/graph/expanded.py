@@ -21,7 +21,7 @@ def expand_program(p: KernelProgram) -> KernelProgram:
         called = called_operations(g, order)
         if not any(is_expanded(g.op[i]) and g.op[i] not in called for i in order):
             return p
-        new: dict = {}
+        new = {}
         for i in order:
             x = [new[j] for j in g.args[i]] if g.op[i] not in LEAVES else []
             if is_expanded(g.op[i]) and g.op[i] not in called:

@@ -7,7 +7,6 @@ factor, because sum(x^2) - 2 mu sum(x) + n mu^2 would cancel."""
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from .nodes import Graph
 from .program import KernelProgram, ProgramLoop, relate
@@ -19,7 +18,7 @@ MOST_SPLIT_SUMS = 48  # above this number of sums no cheaper splitting is search
 def factor_sums(p: KernelProgram) -> KernelProgram:
     """Return the program with the sums of its loops over data factored."""
     g = p.g
-    new: dict[Any, Any] = {}
+    new = {}
     loops = []
     for old in p.loops:
         loop = old.copy()
@@ -81,7 +80,7 @@ def added_cost(g: Graph, outs: Iterable[int], known: frozenset[int]) -> int:
 
 def split_node(g: Graph, node: int, fine: bool) -> dict:
     """Return node as {basis: coefficient}; `fine` splits sums of varying terms too."""
-    out: dict = {}
+    out = {}
 
     def include(basis: int, c: int, gates: tuple) -> None:
         for condition, left in reversed(gates):

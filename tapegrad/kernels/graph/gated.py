@@ -6,10 +6,9 @@ remains one operation until all derivatives have been taken (`expanded`), becaus
 nonzero derivative."""
 
 from collections.abc import Callable
-from typing import Any
 
 
-def gate_zero(g: Any, a: int, value: int) -> int:
+def gate_zero(g, a: int, value: int) -> int:
     return g.select(g.compare("eq", a, g.zero), g.zero, value)
 
 
@@ -21,7 +20,7 @@ class Primal:
     def value(self, c: float) -> float:
         return c
 
-    def form(self, g: Any, x: int) -> int:
+    def form(self, g, x: int) -> int:
         return x
 
 
@@ -33,7 +32,7 @@ class Times0:
     def value(self, *c: float) -> None:
         """Return None: products with constants are folded in `Graph.times0`."""
 
-    def form(self, g: Any, a: int, b: int) -> int:
+    def form(self, g, a: int, b: int) -> int:
         return gate_zero(g, a, g.mul(a, b))
 
     def pull(self, k: int) -> Callable:

@@ -14,10 +14,9 @@ length l of the scaled vector: (x s) / l. Where the length is zero, s is 0, l is
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 
-def squares(g: Any, x: list[int]) -> int:
+def squares(g, x: list[int]) -> int:
     total = g.zero
     for v in x:
         square = g.mul(v, v)
@@ -25,23 +24,23 @@ def squares(g: Any, x: list[int]) -> int:
     return total
 
 
-def scaled_length(g: Any, x: Any) -> tuple[int, int, int]:
+def scaled_length(g, x) -> tuple[int, int, int]:
     """Return the sum of squares, the scale, and the length of the scaled vector."""
     q = squares(g, x)
     s = g.node("scale", q)
     return q, s, g.node("sqrt", squares(g, [g.mul(v, s) for v in x]))
 
 
-def where_zero(g: Any, length: int, value: int, otherwise: int) -> int:
+def where_zero(g, length: int, value: int, otherwise: int) -> int:
     return g.select(g.compare("eq", length, g.zero), value, otherwise)
 
 
-def length_written(g: Any, *x: int) -> int:
+def length_written(g, *x: int) -> int:
     q, _, l = scaled_length(g, x)
     return g.mul(l, g.node("unscale", q))
 
 
-def part_written(g: Any, x: int, y: int) -> int:
+def part_written(g, x: int, y: int) -> int:
     """Return x / hypot(x, y)."""
     _, s, l = scaled_length(g, (x, y))
     return g.mul(g.mul(x, s), g.rcp(where_zero(g, l, g.one, l)))
@@ -51,7 +50,7 @@ def part_written(g: Any, x: int, y: int) -> int:
 WRITTEN = {"hypot": length_written, "part_of_hypot": part_written}
 
 
-def length_node(g: Any, *numbers: Any) -> int:
+def length_node(g, *numbers) -> int:
     """Return the length of these numbers, or of one block."""
     x = [v for v in numbers if v != g.zero]
     if any(g.shape[v] for v in x):
@@ -62,7 +61,7 @@ def length_node(g: Any, *numbers: Any) -> int:
     return g.node("abs", *x) if len(x) == 1 else g.node("hypot", *x) if len(x) == 2 else g.raw("length", *x)
 
 
-def unit_components(g: Any, i: int, x: tuple) -> list[int]:
+def unit_components(g, i: int, x: tuple) -> list[int]:
     """Return x_k / |x| for the node i of |x|."""
     _, s, l = scaled_length(g, x)
     s, l = where_zero(g, l, g.zero, s), where_zero(g, l, g.one, l)
@@ -75,11 +74,11 @@ class Length:
     form = staticmethod(length_written)
     length, singular = 8, False
 
-    def pulled(self, g: Any, i: int, bar: int) -> list:
+    def pulled(self, g, i: int, bar: int) -> list:
         x = g.args[i]
         return [(v, g.mul(bar, u)) for v, u in zip(x, unit_components(g, i, x), strict=True)]
 
-    def pushed(self, g: Any, i: int, t: list) -> int:
+    def pushed(self, g, i: int, t: list) -> int:
         total = g.zero
         for u, d in zip(unit_components(g, i, g.args[i]), t, strict=True):
             term = g.mul(u, d)
@@ -95,14 +94,14 @@ class OverLength:
     def value(self, *c: float) -> None:
         """Return None: constants were folded with the length."""
 
-    def form(self, g: Any, x: int, r: int, s: int, l: int) -> int:
+    def form(self, g, x: int, r: int, s: int, l: int) -> int:
         return g.mul(g.mul(x, s), g.rcp(l))
 
     def pull(self, k: int) -> Callable:
-        def by_x(g: Any, bar: int, i: int, x: int, r: int, *scaling: int) -> int:
+        def by_x(g, bar: int, i: int, x: int, r: int, *scaling: int) -> int:
             return g.node("over_length", bar, r, *scaling)
 
-        def by_r(g: Any, bar: int, i: int, x: int, r: int, *scaling: int) -> int:
+        def by_r(g, bar: int, i: int, x: int, r: int, *scaling: int) -> int:
             return g.neg(g.node("over_length", g.mul(bar, i), r, *scaling))
 
         return (by_x, by_r)[k] if k < 2 else lambda g, *x: g.zero

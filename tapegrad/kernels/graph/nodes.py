@@ -72,10 +72,10 @@ class Graph(Blocks):
         self.op: list[str] = []
         self.args: list[tuple] = []
         self.shape: list[tuple] = []  # () for a number
-        self.meta: list[Any] = []  # further parameters of a block, such as axes
+        self.meta = []  # further parameters of a block, such as axes
         self.wide: dict[int, int] = {}  # first row -> the traced block of parameters there
         self.mask: list[int] = []  # bit l: depends on a value of loop l's step (counter, datum, carry)
-        self.memo: dict = {}
+        self.memo = {}
         self.loops = 0
         self.captured: Any = None  # objects captured by the traced function
         self.refusal: Exception | None = None  # the last refusal of a question about a symbolic value
@@ -85,7 +85,7 @@ class Graph(Blocks):
         self.levels: dict[int, int] = {0: 0}  # mask -> depth
         self.complete = False  # no datum contains nan
         self.congruences: dict[frozenset[int], Congruence] = {}  # by the elements of the product
-        self.eliminated: dict[Any, Any] = {}  # by the elements of a matrix, and those of a right-hand side
+        self.eliminated = {}  # by the elements of a matrix, and those of a right-hand side
         self.sweeps_whole = True  # are adjoints of congruences found together?
         self.zero, self.one = self.const(0.0), self.const(1.0)
 
@@ -103,7 +103,7 @@ class Graph(Blocks):
 
     # --- making nodes ---
 
-    def raw(self, op: str, *args: Any, shape: tuple | None = None, meta: Any = None) -> int:
+    def raw(self, op: str, *args, shape: tuple | None = None, meta=None) -> int:
         """Return the node without simplification; its default shape is that of its block operands."""
         key = (op, args, shape, meta)
         i = self.memo.get(key)
@@ -146,7 +146,7 @@ class Graph(Blocks):
     def bool(self, value: bool) -> int:
         return self.raw("bool", bool(value))
 
-    def input(self, kind: str, loop: int, k: Any, shape: tuple = ()) -> int:
+    def input(self, kind: str, loop: int, k, shape: tuple = ()) -> int:
         return self.raw("in", kind, loop, k, shape=shape)
 
     def parameters(self, first: int, n: int) -> list[int]:
@@ -166,7 +166,7 @@ class Graph(Blocks):
             first += element_total(self.shape[i])
         return made
 
-    def boolean(self, i: int) -> Any:
+    def boolean(self, i: int):
         return self.op[i] in BOOLS
 
     def new_loop(self, within: int = 0) -> int:
@@ -182,7 +182,7 @@ class Graph(Blocks):
             found = self.levels[mask] = max(self.depth[k] for k in range(mask.bit_length()) if mask >> k & 1)
         return found
 
-    def value(self, i: int) -> Any:
+    def value(self, i: int):
         """Return the value of a constant node, or None."""
         return self.args[i][0] if self.op[i] == "const" else None
 
@@ -425,7 +425,7 @@ class Graph(Blocks):
                 found.append(i)
         return tuple(sorted([*gates, *found]))
 
-    def congruent(self, product: Any, left: Any, middle: Any) -> None:
+    def congruent(self, product, left, middle) -> None:
         """Record that this matrix of nodes is left @ middle @ left.T with a symmetric middle."""
         names = [int(product[i, j]) for j in range(len(product)) for i in range(j + 1)]
         if len(set(names)) == len(names) > 1 and all(self.op[i] in ("add", "sub", "mul") for i in names):
@@ -433,7 +433,7 @@ class Graph(Blocks):
 
     # --- walking ---
 
-    def reach(self, outs: Iterable[int], stop: Any = ()) -> list[int]:
+    def reach(self, outs: Iterable[int], stop=()) -> list[int]:
         """Return all nodes under outs in order; nodes in `stop` are included, but not their operands."""
         seen, stack, op, args = set(), list(outs), self.op, self.args
         while stack:
@@ -454,7 +454,7 @@ class Graph(Blocks):
 
     # --- local derivatives ---
 
-    def singular(self, i: int) -> Any:
+    def singular(self, i: int):
         """Return whether a derivative of node i may be infinite."""
         known = OPERATIONS.get(self.op[i])
         return known is not None and known.singular

@@ -61,7 +61,7 @@ class ProgramLoop:
     def data(self) -> bool:
         return (self.of or self).steps == "data"
 
-    def add_carry(self, g: Graph, start: int, shape: tuple = ()) -> int:
+    def add_carry(self, g: Graph, start: int, shape: tuple) -> int:
         """Add a component; its start may be one number for all elements of a block."""
         k = len(self.carry)
         self.carry.append(g.input("c", self.id, k, shape))
@@ -181,10 +181,10 @@ class KernelProgram:
 
 def stages(g: Graph, loops: list[ProgramLoop]) -> dict:
     """Return, for every node, the number of loops that must run before it."""
-    at: dict = {}
+    at = {}
     for n, loop in enumerate(loops):
         at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
-    stage: dict = {}
+    stage = {}
     for i in range(len(g.mask)):
         if g.op[i] in LEAVES:
             stage[i] = at.get(i, 0)

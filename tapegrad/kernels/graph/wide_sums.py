@@ -11,7 +11,6 @@ A comparison or floor that depends on no sum is decided once, in the program's d
 sections have to agree."""
 
 from dataclasses import replace
-from typing import Any
 
 from .nodes import LEAVES, Graph
 from .program import KernelProgram
@@ -25,7 +24,7 @@ def widen_sums(
     `precise` says for each group of outputs whether it is float64 (otherwise it is rounded once). `read`
     holds the outside nodes that the loops read. Loops are changed in place."""
     g = p.g
-    wide: dict[Any, Any] = {}
+    wide = {}
     for loop in p.loops:
         made = [g.input("S", loop.id, k, g.shape[s]) for k, s in enumerate(loop.sums)]
         wide.update(zip(loop.sums, made, strict=True))

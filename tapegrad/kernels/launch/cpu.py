@@ -76,7 +76,7 @@ class Processor:
     def description(self) -> str:
         return f"{self.triple} {self.name} {self.features} llvm {llvm.llvm_version_info}"
 
-    def target(self, optimisation: int = 2) -> Any:
+    def target(self, optimisation: int = 2):
         """Return a code generator."""
         generic = llvm.Target.from_triple(self.triple)
         return generic.create_target_machine(cpu=self.name, features=self.features, opt=optimisation)
@@ -100,7 +100,7 @@ def processor() -> Processor:
     return STATE["processor"]
 
 
-def outside_main_thread(call: Callable) -> Any:
+def outside_main_thread(call: Callable):
     """Return the result of a call that uses LLVM.
 
     An interrupt ends the wait of the main thread at once. It could otherwise come between two bytecodes of
@@ -111,7 +111,7 @@ def outside_main_thread(call: Callable) -> Any:
 LLVM_15 = hasattr(llvmlite, "opaque_pointers_enabled")  # llvmlite 0.44: LLVM 15
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str):
     """Return the module of this text, in a context of its own: in LLVM 15 the common one has typed
     pointers."""
     if "context" not in STATE:
@@ -123,7 +123,7 @@ def parsed(text: str) -> Any:
     return llvm.parse_assembly(text, STATE["context"])
 
 
-def passes_of(module: Any, target: Any) -> Callable:
+def passes_of(module, target) -> Callable:
     """Return a function that runs one pass, stack slots to registers, over a function of the module."""
     if LLVM_15:  # its new pass manager has no such pass
         legacy = llvm.create_function_pass_manager(module)
@@ -160,7 +160,7 @@ def code_name(text: str) -> str:
     return cache.key(processor().description, text)
 
 
-def loaded_engine(name: str, code: bytes) -> Any:
+def loaded_engine(name: str, code: bytes):
     """Return the engine that holds this machine code."""
     empty = parsed("")
     engine = llvm.create_mcjit_compiler(empty, processor().target())
@@ -172,7 +172,7 @@ def loaded_engine(name: str, code: bytes) -> Any:
     return engine
 
 
-def living_engine(name: str) -> Any:
+def living_engine(name: str):
     """Return the engine of this name from this process, or None."""
     engine = ALIVE.get(name)
     if engine is not None:
@@ -180,7 +180,7 @@ def living_engine(name: str) -> Any:
     return engine
 
 
-def loaded_from_disk(name: str) -> Any:
+def loaded_from_disk(name: str):
     with LOCK:
         engine = living_engine(name)
         if engine is None and (code := cache.load_code(name)) is not None:
@@ -188,7 +188,7 @@ def loaded_from_disk(name: str) -> Any:
         return engine
 
 
-def compiled_engine(name: str, text: str, compiled: Callable[[str], bytes]) -> Any:
+def compiled_engine(name: str, text: str, compiled: Callable[[str], bytes]):
     with LOCK:
         engine = loaded_from_disk(name)
         if engine is None:
@@ -205,7 +205,7 @@ def compiled_engine(name: str, text: str, compiled: Callable[[str], bytes]) -> A
         return engine
 
 
-def stored_engine(name: str) -> Any:
+def stored_engine(name: str):
     """Return the engine of this name from this process or from disk, or None."""
     engine = living_engine(name)
     if engine is None:
@@ -213,9 +213,7 @@ def stored_engine(name: str) -> Any:
     return engine
 
 
-def engine_of(
-    text: str, large: int = LARGE_TEXT_LINES, compiled: Callable[[str], bytes] | None = None
-) -> Any:
+def engine_of(text: str, large: int = LARGE_TEXT_LINES, compiled: Callable[[str], bytes] | None = None):
     """Return the engine of this text; its addresses are valid while the engine is held.
 
     Texts of more than `large` lines are compiled for a short compilation time. `compiled` replaces
@@ -238,7 +236,7 @@ def add_symbols(places: dict[str, int]) -> None:
     outside_main_thread(add)
 
 
-def address_in(engine: Any, function: str) -> int:
+def address_in(engine, function: str) -> int:
     return outside_main_thread(functools.partial(engine.get_function_address, function))
 
 
@@ -333,7 +331,7 @@ class Launcher:
 
     phase = ""
 
-    def __init__(self, low: Any, dtype: np.dtype, per_sample: bool, plan: LaunchPlan | None = None):
+    def __init__(self, low, dtype: np.dtype, per_sample: bool, plan: LaunchPlan | None = None):
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
         self.plan = plan = planned(low, dtype, per_sample) if plan is None else plan
         self.inputs, self.outputs = plan.inputs, plan.outputs
@@ -341,9 +339,9 @@ class Launcher:
         self.streams, self.step_rows = plan.streams, plan.step_rows
         self.summed, self.width = plan.summed, plan.width
         self.work, self.most, self.long = plan.work, plan.most, plan.long
-        self.forms: dict = {}
-        self.quick: dict = {}  # width of a quickly compiled form -> its text, seconds until it is optimised
-        self.numbers: dict = {}  # width of a form -> the bytes of its numeric arguments
+        self.forms = {}
+        self.quick = {}  # width of a quickly compiled form -> its text, seconds until it is optimised
+        self.numbers = {}  # width of a form -> the bytes of its numeric arguments
         self.local = threading.local()
         self.counted = [n for n, _, data, cap in plan.taped if not data and cap is None]
 
@@ -362,7 +360,7 @@ class Launcher:
         self.numbers[width] = bytes(given)  # last, because another thread may launch meanwhile
         return text
 
-    def engine(self, width: int) -> Any:
+    def engine(self, width: int):
         """Return the machine code for blocks of `width` samples."""
         text = self.text(width)
         seconds = optimisation_seconds(text)
@@ -391,7 +389,7 @@ class Launcher:
             found = self.forms[width] = self.callable(self.engine(width))
         return found
 
-    def callable(self, engine: Any) -> Any:
+    def callable(self, engine):
         pointers = len(self.inputs) + len(self.outputs) + 2 + bool(self.streams) + bool(self.step_rows)
         kind = ctypes.CFUNCTYPE(
             None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2
@@ -407,8 +405,8 @@ class Launcher:
         steps: int,
         outs: list,
         batch: int,
-        each: Any = None,
-        steps_out: Any = None,
+        each=None,
+        steps_out=None,
     ) -> None:
         """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of this dtype.
 
@@ -442,7 +440,7 @@ class Launcher:
             waiting.run_blocks(blocks, work, run, most)
 
     def sum_over_samples(
-        self, width: int, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any
+        self, width: int, inputs: list, data, steps: int, outs: list, batch: int, each
     ) -> np.ndarray:
         """Return the step output summed over samples, (rows, steps).
 

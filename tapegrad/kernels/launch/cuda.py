@@ -12,7 +12,6 @@ failed."""
 import functools
 import os
 import re
-from typing import Any
 
 import numpy as np
 
@@ -193,7 +192,7 @@ class CudaLauncher:
 
     def __init__(self, low: LoweredProgram, dtype: np.dtype, per_sample: bool):
         self.low, self.dtype, self.per_sample, self.name = low, dtype, per_sample, low.name
-        self.forms: dict = {1: emit_cuda(low, dtype, per_sample)}  # by the interval of stored steps
+        self.forms = {1: emit_cuda(low, dtype, per_sample)}  # by the interval of stored steps
         self.signature = self.forms[1][2]
         self.outputs, self.types = list(self.signature.outputs), low.types(dtype)
         self.sums = dtype if low.precise is None else SUMS  # their dtype
@@ -205,14 +204,7 @@ class CudaLauncher:
         self.divided: tuple | None = None  # source and signatures of the kernels of a divided sum
 
     def __call__(
-        self,
-        inputs: list,
-        data: Any,
-        steps: int,
-        outs: list,
-        batch: int,
-        each: Any = None,
-        steps_out: Any = None,
+        self, inputs: list, data, steps: int, outs: list, batch: int, each=None, steps_out=None
     ) -> None:
         """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), and steps_out from each, if there are
         steps."""
@@ -283,7 +275,7 @@ class CudaLauncher:
             except OutOfMemoryError:  # another process may have taken memory that was reported free
                 available = size * blocks * threads * self.dtype.itemsize // 2
 
-    def launch(self, arrays: list, stepped: dict, steps: int, batch: int, room: dict) -> Any:
+    def launch(self, arrays: list, stepped: dict, steps: int, batch: int, room: dict):
         """Launch; return the counted steps of each loop, on the device, or None if nothing is counted."""
         rooms = {
             n: steps if loop.data else loop.cap if loop.cap is not None else room[n]
@@ -345,7 +337,7 @@ class CudaLauncher:
         rest = {"input": iter(arrays[:n]), "data": iter(arrays[n : n + 1]), "output": iter(arrays[n + 1 :])}
         return tuple([next(rest[role]) if role in rest else given[role] for role in signature.roles()])
 
-    def start(self, code: Any, work: int, args: tuple) -> None:
+    def start(self, code, work: int, args: tuple) -> None:
         """Launch code without a workspace, with one thread for each unit of work."""
         threads = block_size(work, device_limits(cupy.cuda.Device().id)[0], self.signature.threads)
         launch_async(code, self.name, blocks_for(work, threads), threads, args)
@@ -378,7 +370,7 @@ class CudaLauncher:
         )
 
 
-def launch_async(code: Any, name: str, blocks: int, threads: int, args: tuple) -> None:
+def launch_async(code, name: str, blocks: int, threads: int, args: tuple) -> None:
     """Launch on the current stream."""
     try:
         code((blocks,), (threads,), args)

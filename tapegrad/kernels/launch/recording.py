@@ -34,12 +34,12 @@ class StepRecorder(Launcher):
             self.second = StepRecorder(low, dtype, per_sample, "sweep")
         else:
             self.step_rows = 0
-        self.counted: list = []
-        self.free: list = []  # at most one copy that no call uses
-        self.placed: dict = {}  # the places of the loops of the last launch
+        self.counted = []
+        self.free = []  # at most one copy that no call uses
+        self.placed = {}  # the places of the loops of the last launch
         self.held = sum([carry for _, carry, data, _ in self.plan.taped if data])  # for each datum
         self.stacked = sum([carry for _, carry in self.plan.recalled])  # for each step
-        self.lengths: dict = {}  # of the stacks that a launch had no room for, by the number of samples
+        self.lengths = {}  # of the stacks that a launch had no room for, by the number of samples
 
     def begun(self, steps: int, batch: int) -> "StepRecorder | None":
         """Return a copy with tapes for a launch, or None if there is not enough memory."""
@@ -71,7 +71,7 @@ class StepRecorder(Launcher):
         own = {"tapes": tapes, "start": start + -start % 64}
         return self.like(second=self.second.like(**own), **own)
 
-    def like(self, **own: Any) -> "StepRecorder":
+    def like(self, **own) -> "StepRecorder":
         """Return a copy with attributes of its own."""
         made = StepRecorder.__new__(StepRecorder)
         made.__dict__.update(self.__dict__, free=None, **own)
@@ -96,7 +96,7 @@ class StepRecorder(Launcher):
         self.second.needed = []
         return self.second
 
-    def repeated(self, arrays: tuple) -> Any:
+    def repeated(self, arrays: tuple):
         """Return the result of the last launch for other arrays; None if they differ in more than numbers."""
         last = self.last
         if last is None or not fits_launch(last, arrays[0], arrays[1]):

@@ -7,7 +7,7 @@ table of the last launch. They launch only if all data are finite."""
 import ctypes
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -143,20 +143,20 @@ def launched(
     )
 
 
-def fits_launch(last: LastLaunch | None, theta: Any, data: Any) -> bool:
+def fits_launch(last: LastLaunch | None, theta, data) -> bool:
     """Return whether a launch on these arrays is like the last one."""
     if last is None or not (type(theta) is np.ndarray is type(data)):
         return False
     return theta.shape == last.theta and data.shape == last.data and theta.dtype is last.dtype is data.dtype
 
 
-def repeat_launch(last: Any, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
+def repeat_launch(last, theta: np.ndarray, data: np.ndarray, gradient: bool):
     """Return value, or value and gradient, by repeating the last launch; None if the data hold nan or inf.
 
     A column of a table is copied, which takes little time."""
     theta = theta if theta.flags.c_contiguous else np.ascontiguousarray(theta)
     data = data if data.flags.c_contiguous else np.ascontiguousarray(data)
-    v: Any = np.empty(last.samples, last.value)
+    v = np.empty(last.samples, last.value)
     if gradient:
         g = np.empty(theta.shape, last.dtype)
         if not last.run(id(theta), id(data), id(v), id(g), last.table):

@@ -68,7 +68,7 @@ class StoredLauncher(Launcher):
         trace: Callable[[], Any],
         dtype: np.dtype,
         per_sample: bool,
-        short: bool = False,
+        short: bool,
         rare: bool = False,
     ):
         self.large, self.rare = SHORT_RUN_LINES if short else cpu.LARGE_TEXT_LINES, rare and not short
@@ -85,7 +85,7 @@ class StoredLauncher(Launcher):
             self.codes = record["codes"]
             super().__init__(None, dtype, per_sample, LaunchPlan(**record["plan"]))
 
-    def engine(self, width: int) -> Any:
+    def engine(self, width: int):
         known = self.codes.get(str(width))
         engine = None if known is None else cpu.stored_engine(known)
         if engine is None and known is not None and (packed := cache.load_code(cache.key(known))):

@@ -59,7 +59,7 @@ class Task:
     def done(self) -> bool:
         return not self.lock.locked()
 
-    def result(self) -> Any:
+    def result(self):
         """Return the value or raise the error; a signal is answered within POLL seconds on every system."""
         while not self.lock.acquire(timeout=POLL):
             pass

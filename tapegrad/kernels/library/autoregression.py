@@ -17,8 +17,6 @@ Davis, Time Series: Theory and Methods, sections 5.2 and 8.7.
 array([-4.4007,    -inf])
 """
 
-from typing import Any
-
 import numpy as np
 
 from ..._core.arrays import xp_of
@@ -113,9 +111,7 @@ class Autoregression(ModelRecursion):
         for kernel, name in ((self._shared, "rows"), (self._own, "steps")):
             kernel._family.key = f"library autoregression of {name} {invalid}"
 
-    def _run_value(
-        self, family: Family, kind: str, n: tuple, arrays: tuple, outs: Any = None, **settings: Any
-    ) -> Any:
+    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs=None, **settings):
         """Compute value and gradient as sums over data and their lags, which need no stored steps."""
         theta, data = arrays[:2]
         (p, batch), steps, dtype, xp = theta.shape, data.shape[1], theta.dtype, xp_of(theta)
@@ -147,7 +143,7 @@ class Autoregression(ModelRecursion):
     def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
         """Store nothing: each call makes the data of a launch anew."""
 
-    def _arguments(self, theta: Any, data: Any) -> tuple:
+    def _arguments(self, theta, data) -> tuple:
         theta, data, single = super()._arguments(theta, data)
         if self._is_missing(values_of(data)):
             raise ArgumentError(

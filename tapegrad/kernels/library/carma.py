@@ -37,7 +37,6 @@ stochastic variability in the era of massive time-domain astronomical data sets,
 """
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -55,17 +54,17 @@ from .models import LibraryKernel
 # --- numbers x + y e with e^2 = -s: values of polynomials at both roots -c +- e of a quadratic factor ---
 
 
-def complex_product(a: tuple, b: tuple, s: Any) -> tuple:
+def complex_product(a: tuple, b: tuple, s) -> tuple:
     return a[0] * b[0] - s * (a[1] * b[1]), a[0] * b[1] + a[1] * b[0]
 
 
-def complex_quotient(a: tuple, b: tuple, s: Any) -> tuple:
+def complex_quotient(a: tuple, b: tuple, s) -> tuple:
     norm = b[0] * b[0] + s * (b[1] * b[1])
     x, y = complex_product(a, (b[0], -b[1]), s)
     return x / norm, y / norm
 
 
-def moving_average_polynomial(beta: list, z: tuple, s: Any) -> tuple:
+def moving_average_polynomial(beta: list, z: tuple, s) -> tuple:
     """Return 1 + beta_1 z + ... + beta_q z^q."""
     total = 0 * z[0], 0 * z[0]
     for b in reversed(beta):
@@ -73,7 +72,7 @@ def moving_average_polynomial(beta: list, z: tuple, s: Any) -> tuple:
     return total[0] + 1, total[1]
 
 
-def quadratic_term(n: int, factors: list, rate: Any, beta: list) -> tuple:
+def quadratic_term(n: int, factors: list, rate, beta: list) -> tuple:
     """Return a and b of the term of factor n for sigma = 1, from the residues at both of its roots.
 
     `factors` are pairs of w and c."""
@@ -95,7 +94,7 @@ def quadratic_term(n: int, factors: list, rate: Any, beta: list) -> tuple:
     return a, b
 
 
-def linear_term(factors: list, rate: Any, beta: list) -> Any:
+def linear_term(factors: list, rate, beta: list):
     """Return a of the term of the linear factor, for sigma = 1."""
     zero = 0 * rate
     below = 2 * rate
@@ -131,13 +130,13 @@ class CarmaKernel(LibraryKernel):
 
     # --- calls ---
 
-    def __call__(self, theta: Any, data: Any) -> Any:
+    def __call__(self, theta, data):
         """The log-likelihood of each sample, (B,); theta (rows, B), or (rows,) for one number."""
         theta = self._checked(theta)
         value = self.kernel(self._mapped(theta)[0], self._curves(data))
         return value[0] if theta.ndim == 1 else value
 
-    def value_and_grad(self, theta: Any, data: Any) -> tuple:
+    def value_and_grad(self, theta, data) -> tuple:
         """(B,) and (rows, B)."""
         theta = self._checked(theta)
         rows, pull = self._mapped(theta)
@@ -147,11 +146,11 @@ class CarmaKernel(LibraryKernel):
             gradient = np.where(np.isnan(values_of(value)), np.nan, gradient)
         return (value[0], gradient[:, 0]) if theta.ndim == 1 else (value, gradient)
 
-    def grad(self, theta: Any, data: Any) -> Any:
+    def grad(self, theta, data):
         """(rows, B)."""
         return self.value_and_grad(theta, data)[1]
 
-    def hvp(self, theta: Any, v: Any, data: Any) -> Any:
+    def hvp(self, theta, v, data):
         """The Hessian of each sample times v[:, sample], (rows, B)."""
         theta = self._checked(theta)
         v = as_float(v, f"{self.__name__}.hvp: v")
@@ -159,7 +158,7 @@ class CarmaKernel(LibraryKernel):
             raise ShapeError(f"{self.__name__}.hvp: v has shape {tuple(v.shape)}, theta {tuple(theta.shape)}")
         return hvp(lambda x: self(x, data).sum(), theta, v)
 
-    def hessian(self, theta: Any, data: Any) -> Any:
+    def hessian(self, theta, data):
         """(B, rows, rows)."""
         theta = self._checked(theta)
         xp = xp_of(layout_of(theta))
@@ -170,7 +169,7 @@ class CarmaKernel(LibraryKernel):
         ]
         return xp.stack(columns) if theta.ndim == 1 else xp.stack(columns).transpose((2, 0, 1))
 
-    def terms(self, theta: Any) -> Any:
+    def terms(self, theta):
         """The parameters of the terms for `celerite.process`, differentiable by theta; nan where that is not
         valid."""
         theta = self._checked(theta)
@@ -179,7 +178,7 @@ class CarmaKernel(LibraryKernel):
 
     # --- parts ---
 
-    def _checked(self, theta: Any) -> Any:
+    def _checked(self, theta):
         theta = as_float(theta, f"{self.__name__}: theta")
         wanted = self.p + self.q + 1 + self._more
         if theta.ndim not in (1, 2) or theta.shape[0] != wanted:
@@ -189,7 +188,7 @@ class CarmaKernel(LibraryKernel):
             )
         return theta
 
-    def _curves(self, data: Any) -> Any:
+    def _curves(self, data):
         data = as_float(data, f"{self.__name__}: data")
         if data.ndim not in (2, 3) or data.shape[0] != 3:
             raise ShapeError(
@@ -198,7 +197,7 @@ class CarmaKernel(LibraryKernel):
             )
         return data
 
-    def _mapped(self, theta: Any) -> tuple:
+    def _mapped(self, theta) -> tuple:
         """Return the rows for the kernel, nan where theta is invalid, and their pullback; theta is (rows,
         B)."""
         theta = theta.reshape((-1, 1)) if theta.ndim == 1 else theta
@@ -214,7 +213,7 @@ class CarmaKernel(LibraryKernel):
         rows = np.where(valid, family.F(run, theta, rest), np.nan)
         return rows, lambda g: family.gradient("R", run, theta, rest, (), (), np.where(valid, g, 0.0))
 
-    def _rows(self, theta: Any) -> Any:
+    def _rows(self, theta):
         """Return the rows of one sample, valid where the roots of different factors differ."""
         p, q = self.p, self.q
         factors = [(theta[2 * k], 0.5 * theta[2 * k + 1]) for k in range(p // 2)]
@@ -226,7 +225,7 @@ class CarmaKernel(LibraryKernel):
             rows += [power * a, power * b, c, w]
         return np.stack(rows + [theta[p + q + 1 + k] for k in range(self._more)])
 
-    def _keeps_digits(self, xp: Any, rows: Any) -> Any:
+    def _keeps_digits(self, xp, rows):
         """Return whether the terms are not much larger than their sum, the variance of the process."""
         first = 2 * (self.p % 2)
         total, size = sum(rows[0:first:2]) + 0 * rows[0], sum(abs(rows[0:first:2])) + 0 * rows[0]

@@ -33,7 +33,6 @@ celerite, Research Notes AAS 2:31 (2018).
 import functools
 import math
 import weakref
-from typing import Any
 
 import numpy as np
 from scipy.special import zeta
@@ -55,7 +54,7 @@ LENGTH = 12
 SERIES = tuple([float(zeta(2 * k) / np.pi ** (2 * k)) for k in range(LENGTH, 0, -1)])
 
 
-def light_curve(t: Any, y: Any, variance: Any = 0.0) -> Any:
+def light_curve(t, y, variance=0.0):
     """The data of a process, (3, N): the time since the datum before, y, and the variance of its noise.
 
     t and y (N,), variance (N,) or a number; each may be (N, B), where samples have their own: (3, N, B).
@@ -91,7 +90,7 @@ def light_curve(t: Any, y: Any, variance: Any = 0.0) -> Any:
     return shaping.concatenate(*rows).astype(layout_of(y).dtype)
 
 
-def _check_times(xp: Any, t: Any, gap: Any) -> None:
+def _check_times(xp, t, gap) -> None:
     if not bool(xp.isfinite(t).all()):
         raise ArgumentError("light_curve: a time is not finite; a datum without a time has to be left out")
     if bool((gap < 0).any()):
@@ -145,20 +144,21 @@ def celerite_formula(real: int, complex: int, quadratic: int, jitter: int, mean:
         """Return S and f after the datum, from those after the datum before."""
         S, f = carry
         gap, y, variance = datum
-        F, u, least = [[0.0] * rows for _ in range(rows)], [], []
+        entries, amplitudes, least = [[0.0] * rows for _ in range(rows)], [], []
         for k in range(real):
             a, c = theta[2 * k : 2 * k + 2]
-            F[k][k] = np.exp(-c * gap)
-            u.append(a)
+            entries[k][k] = np.exp(-c * gap)
+            amplitudes.append(a)
             least.append(c)
         for k in range(pairs):
             i, first = real + 2 * k, 2 * real + 4 * k
             a, b, c, d = theta[first : first + 4]
             p, m, n = rotation(c, d, gap) if k < complex else damped(c, d, gap)
-            F[i][i : i + 2], F[i + 1][i : i + 2] = [p, -m], [n, p]
-            u += [a, b]
+            entries[i][i : i + 2], entries[i + 1][i : i + 2] = [p, -m], [n, p]
+            amplitudes += [a, b]
             least += [c] if k < complex else [c, d]
-        F, u, base = np.stack([np.stack(row) for row in F]), np.stack(u), sum(theta[firsts])
+        F, u = np.stack([np.stack(row) for row in entries]), np.stack(amplitudes)
+        base = sum(theta[firsts])
         if jitter:
             base = base + theta[last]
             least.append(theta[last])
@@ -184,7 +184,7 @@ class CeleriteKernel(HandwrittenRecursion):
     # a weak reference to the last checked data on a device, and their address
     _looked: tuple = (lambda: None, 0)
 
-    def _arguments(self, theta: Any, data: Any) -> tuple:
+    def _arguments(self, theta, data) -> tuple:
         theta, data, single = super()._arguments(theta, data)
         rows = values_of(data)
         xp = xp_of(rows)

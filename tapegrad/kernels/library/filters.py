@@ -51,7 +51,7 @@ class Argument:
 class FilterKernel(ModelRecursion):
     """A recursion with arguments in the data, below the observations."""
 
-    def with_slopes(self, theta: Any, data: Any) -> tuple:
+    def with_slopes(self, theta, data) -> tuple:
         """Return value, gradient with respect to theta, and gradient of each sample with respect to the data.
 
         The last, (d, T, B), leaves out the observed rows."""
@@ -61,7 +61,7 @@ class FilterKernel(ModelRecursion):
             return of.F(run, theta, data), by_theta, by_data[of.observed :]
         return self._run("VGD", (0, 0), (theta, data))
 
-    def product(self, theta: Any, data: Any, v: Any, way: Any) -> list:
+    def product(self, theta, data, v, way) -> list:
         """Return the Hessian of each sample times (v, way), directions of theta and of the data.
 
         The result has a part for theta and one for the data below the observed rows."""
@@ -81,7 +81,7 @@ def kalman_start(model: tuple) -> tuple:
     return m0, np.where(np.min(np.diag(P0)) >= 0, P0, np.nan)
 
 
-def kalman_step(carry: tuple[Any, Any], model: tuple, y: Any) -> tuple:
+def kalman_step(carry: tuple[Any, Any], model: tuple, y) -> tuple:
     """Return mean and covariance of the next state, and the log density of y given the data before it.
 
     The observation is a number with an error of variance R, or a vector with errors of covariance R."""
@@ -103,7 +103,7 @@ class Filter(LibraryKernel):
 
     `kind` is the named tuple of the arguments; `observed` and `errors` are axes of two of them."""
 
-    def __init__(self, name: str, kind: Any, observed: str, errors: str, invalid: str = "reject"):
+    def __init__(self, name: str, kind, observed: str, errors: str, invalid: str = "reject"):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         self.__name__, self.kind, self._axes, self._invalid = name, kind, (observed, errors), invalid
@@ -114,7 +114,7 @@ class Filter(LibraryKernel):
                 for n, (field, a) in enumerate(zip(kind._fields, axes, strict=True))
             ]
         )
-        self._kernels: dict = {}
+        self._kernels = {}
         self._lock = lock()
         # `last`: a weak reference to the last observations, and these with one more axis
         self._seen = threading.local()
@@ -129,7 +129,7 @@ class Filter(LibraryKernel):
 
     # --- calls ---
 
-    def __call__(self, model: Any, y: Any, out: Any = None) -> Any:
+    def __call__(self, model, y, out=None):
         """The log-likelihood of each sample, (B,); a number if no argument has an axis of samples.  `out`: an
         array to fill.
 
@@ -138,7 +138,7 @@ class Filter(LibraryKernel):
         value = self.kernel(call)(call.theta, call.data)
         return self._filled(out, value[0] if call.single else value, "out")
 
-    def value_and_grad(self, model: Any, y: Any, out: Any = None) -> tuple:
+    def value_and_grad(self, model, y, out=None) -> tuple:
         """(B,) and the gradients of each sample, (..., B), in one launch; None for what is Const.  `out`:
         such a pair to fill."""
         call = self._packed(model, y, True)
@@ -161,11 +161,11 @@ class Filter(LibraryKernel):
             )
         return value, gradient
 
-    def grad(self, model: Any, y: Any) -> Any:
+    def grad(self, model, y):
         """The gradients of each sample, as `value_and_grad` gives them."""
         return self.value_and_grad(model, y)[1]
 
-    def hvp(self, model: Any, v: Any, y: Any) -> Any:
+    def hvp(self, model, v, y):
         """The Hessian of each sample times v, which is like the model, with None for zeros."""
         call = self._packed(model, y, True)
         given = [values_of(as_float(_value(x), self.__name__)) for x in model]
@@ -185,19 +185,19 @@ class Filter(LibraryKernel):
 
     # the following come from the kernel generated from `start` and `step`
 
-    def hessian(self, model: Any, y: Any) -> Any:
+    def hessian(self, model, y):
         """A Model of Models: hessian(model, y).A.c is (k, k, k, B), the second derivatives by A and by c;
         None for what is Const."""
         call = self._packed_constant("hessian", model, y)
         return self._nested(call, self.kernel(call).hessian(call.theta, call.data))
 
-    def contributions(self, model: Any, y: Any) -> Any:
+    def contributions(self, model, y):
         """The log density of each datum given those before it, (T, B)."""
         call = self._packed(model, y, False)
         each = self.kernel(call).contributions(call.theta, call.data)
         return each[:, 0] if call.single else each
 
-    def scores(self, model: Any, y: Any) -> Any:
+    def scores(self, model, y):
         """The gradient of each datum's contribution: a Model of (T, ..., B); None for what is Const."""
         call = self._packed_constant("scores", model, y)
         s = self.kernel(call).scores(call.theta, call.data).swapaxes(0, 1)  # (p, T, B)
@@ -207,12 +207,12 @@ class Filter(LibraryKernel):
         ]
         return self.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
-    def fisher(self, model: Any, y: Any) -> Any:
+    def fisher(self, model, y):
         """The sum over data of the outer product of the scores, in the form of `hessian`."""
         call = self._packed_constant("fisher", model, y)
         return self._nested(call, self.kernel(call).fisher(call.theta, call.data))
 
-    def final(self, model: Any, y: Any) -> tuple:
+    def final(self, model, y) -> tuple:
         """Mean (k, B) and covariance (k, k, B) of the state one step after the last observation."""
         call = self._packed(model, y, False)
         m, P = self.kernel(call).final(call.theta, call.data)
@@ -267,7 +267,7 @@ class Filter(LibraryKernel):
 
     # --- arguments ---
 
-    def _packed(self, model: Any, y: Any, gradients: bool, batch: int | None = None) -> "PackedCall":
+    def _packed(self, model, y, gradients: bool, batch: int | None = None) -> "PackedCall":
         """Pack a call; `gradients`: of everything that is not Const, otherwise of what is tracked."""
         name, kind, arguments = self.__name__, self.kind, self.arguments
         if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
@@ -317,7 +317,7 @@ class Filter(LibraryKernel):
             data = _lines(data, stepped, sizes, batch if each else None, dtype)
         return PackedCall(theta, data, modes, sizes, single, const, steps, batch)
 
-    def _observations(self, y: Any, base: int) -> Any:
+    def _observations(self, y, base: int):
         """Return y with an axis of components; equal objects for equal ones, so device data are checked
         once."""
         if base:
@@ -329,10 +329,10 @@ class Filter(LibraryKernel):
             known = self._seen.last = weakref.ref(y), y[None]
         return known[1]
 
-    def _sizes(self, values: list, y: Any) -> dict:
+    def _sizes(self, values: list, y) -> dict:
         """Return the sizes from the first arguments: k, and d if several numbers are observed."""
         name, arguments = self.__name__, self.arguments
-        sizes: dict = {}
+        sizes = {}
         for a, v in zip(arguments[:2], values[:2], strict=True):
             if v.ndim < len(a.axes):
                 raise ShapeError(
@@ -357,7 +357,7 @@ class Filter(LibraryKernel):
         d = "".join([f"{n}, " for n in self._observed(sizes)])
         return f"({d}T) or ({d}T, B)"
 
-    def _kind(self, a: Argument, v: Any, sizes: dict, steps: int) -> int:
+    def _kind(self, a: Argument, v, sizes: dict, steps: int) -> int:
         """Return 0 for one value, 1 for a value of each sample, 2 for a value of each step and sample."""
         shape, want = tuple(v.shape), a.shape(sizes)
         if shape == want:
@@ -373,18 +373,18 @@ class Filter(LibraryKernel):
             f"({listed}{', ' if want else ''}B){more}"
         )
 
-    def _restored(self, call: "PackedCall", gradient: Any, slopes: Any = None) -> Any:
+    def _restored(self, call: "PackedCall", gradient, slopes=None):
         """Return rows of gradients, also by arguments of each step, as the model's arguments.
 
         Their shapes are (..., B) or (T, ..., B)."""
         parts = self._expanded(call, gradient, slopes)
         return self.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
-    def _expanded(self, call: "PackedCall", gradient: Any, slopes: Any = None) -> list:
+    def _expanded(self, call: "PackedCall", gradient, slopes=None) -> list:
         """Expand rows to (shape of an argument, ...), or (T, shape, ...), for each argument; None for a
         Const."""
         row, line = 0, 0
-        parts: list[Any] = []
+        parts = []
         for a, mode, const in zip(self.arguments, call.modes, call.const, strict=True):
             n, shape = a.rows(call.sizes), a.shape(call.sizes)
             if mode:
@@ -404,10 +404,10 @@ class Filter(LibraryKernel):
             parts.append(x if not mode else x.transpose((len(shape), *range(len(shape)), len(shape) + 1)))
         return parts
 
-    def _nested(self, call: "PackedCall", H: Any) -> Any:
+    def _nested(self, call: "PackedCall", H):
         """Return matrices (B, p, p) of rows as a Model of Models."""
         kind = self.kind
-        made: list[Any] = []
+        made: list = []
         for x, a in zip(self._expanded(call, H.transpose((1, 2, 0))), self.arguments, strict=True):
             if x is None:
                 made.append(None)
@@ -418,13 +418,13 @@ class Filter(LibraryKernel):
             made.append(kind(*parts))
         return kind(*made)
 
-    def _turned(self, z: Any, shape: tuple, call: "PackedCall") -> Any:
+    def _turned(self, z, shape: tuple, call: "PackedCall"):
         """Transpose (shape of b, elements of a, B) to (shape of a, shape of b, B)."""
         z = z.transpose((z.ndim - 2, *range(z.ndim - 2), z.ndim - 1))
         z = z.reshape((*shape, *z.shape[1:]))
         return z[..., 0] if call.single else z
 
-    def _packed_constant(self, what: str, model: Any, y: Any) -> "PackedCall":
+    def _packed_constant(self, what: str, model, y) -> "PackedCall":
         """Pack a call for derivatives that need arguments without a value for each step."""
         call = self._packed(model, y, True)
         for a, mode in zip(self.arguments, call.modes, strict=True):
@@ -435,7 +435,7 @@ class Filter(LibraryKernel):
                 )
         return call
 
-    def _filled(self, out: Any, x: Any, what: str) -> Any:
+    def _filled(self, out, x, what: str):
         """Return x, or `out` filled with it."""
         if out is None or x is None:
             return x
@@ -467,7 +467,7 @@ class PackedCall:
     batch: int
 
 
-def _value(x: Any) -> Any:
+def _value(x):
     return x.value if isinstance(x, Const) else x
 
 
@@ -485,7 +485,7 @@ def _symmetric(k: int) -> tuple:
     return i * (i + 1) // 2 + j, np.where(np.equal(*_triangle(k)), 1.0, 0.5)
 
 
-def _rows(a: Argument, v: Any, kind: int, sizes: dict) -> Any:
+def _rows(a: Argument, v, kind: int, sizes: dict):
     """Return the rows of an argument, (rows, B or 1)."""
     if kind == 0:
         v = v.reshape(tuple(v.shape) + (1,))
@@ -497,7 +497,7 @@ def _rows(a: Argument, v: Any, kind: int, sizes: dict) -> Any:
     return v.reshape((a.rows(sizes), v.shape[-1]))
 
 
-def _lines(y: Any, stepped: list, sizes: dict, batch: int | None, dtype: np.dtype) -> Any:
+def _lines(y, stepped: list, sizes: dict, batch: int | None, dtype: np.dtype):
     """Return the observations, followed by arguments of each step, as data: (d, T) or (d, T, B).
 
     `batch` forces that many samples."""

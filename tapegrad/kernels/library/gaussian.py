@@ -3,6 +3,8 @@
 loglik(theta, x)                    theta (2 d, B): d means, then d scales; x (d, N), (N,) or (d, N, B)
 loglik.value_and_grad(theta, x)     (B,), (2 d, B)"""
 
+from typing import Any
+
 import numpy as np
 
 from ..generated.kernel import likelihood
@@ -12,7 +14,7 @@ from .models import LOG_2_PI
 
 def power_of_two(s):
     """One with which s c lies between 2^-32 and 2^32."""
-    c = 1.0
+    c: Any = 1.0
     for step in (2.0**512, 2.0**256, 2.0**128, 2.0**64, 2.0**32):
         f = np.where(s > step, 1 / step, np.where(s < 1 / step, step, 1.0))
         s, c = s * f, c * f

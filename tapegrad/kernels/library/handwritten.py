@@ -11,7 +11,6 @@ Such code stays where the generated kernel needs more than 1.3 times its registe
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class HandwrittenKernel(ModelKernel):
         super().__init__(definition, invalid)
         text = (FOLDER / f"{definition.name}.cu").read_text()
         self._text = PRELUDE + device_functions(text) + text
-        self._kernels: dict = {}
+        self._kernels = {}
 
     def source(self, p: int, d: int, each: bool = False, missing: bool = False) -> str:
         """The CUDA C for p rows of theta and d rows of data; `real` is still to be defined."""
@@ -76,13 +75,13 @@ class HandwrittenKernel(ModelKernel):
             raw(source, f"{of.name}_value_and_grad", args, samples="B"),
         )
 
-    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None):
         theta, data = arrays[:2]
         if n == (0, 0) and kind in ("F", "R", "VG") and xp_of(theta) is not np:
             return self._filled(outs, self._on_device(kind, theta, data), theta)
         return super()._run(kind, n, arrays, outs)
 
-    def _on_device(self, kind: str, theta: Any, data: Any) -> list:
+    def _on_device(self, kind: str, theta, data) -> list:
         p, missing = theta.shape[0], self._is_missing(data)
         theta, data = contiguous_argument(theta, theta.dtype), contiguous_argument(data, theta.dtype)
         value, both = self.kernels(p, data.shape[0], data.ndim == 3, missing)

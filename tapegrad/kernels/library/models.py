@@ -34,7 +34,7 @@ class LibraryKernel(PickledByCall):
     _options: dict = {}
     _place: tuple = ()  # the function that gave it, and its arguments; else it has a name in its module
 
-    def _with(self, made: Any, **options: Any) -> Any:
+    def _with(self, made, **options):
         made._base, made._options = self if self._base is None else self._base, options
         return made
 
@@ -43,14 +43,14 @@ class LibraryKernel(PickledByCall):
             return optioned, (self._base, self._options)
         return self._place or (library_kernel, kernel_place(self))
 
-    def __copy__(self) -> Any:
+    def __copy__(self):
         return self
 
-    def __deepcopy__(self, memo: dict) -> Any:
+    def __deepcopy__(self, memo: dict):
         return self
 
 
-def kernel_place(kernel: Any) -> tuple[str, str]:
+def kernel_place(kernel) -> tuple[str, str]:
     """Module and name of a kernel of the library."""
     for module in [m for m in sys.modules if m.startswith("tapegrad.kernels.library.")]:
         for name, x in list(vars(sys.modules[module]).items()):
@@ -61,11 +61,11 @@ def kernel_place(kernel: Any) -> tuple[str, str]:
     )
 
 
-def library_kernel(module: str, name: str) -> Any:
+def library_kernel(module: str, name: str):
     return getattr(load(module), name)
 
 
-def optioned(kernel: Any, options: dict) -> Any:
+def optioned(kernel, options: dict):
     return kernel.options(**options)
 
 
@@ -103,10 +103,10 @@ class ModelKernel(LibraryKernel, GeneratedKernel):
         derivatives nan."""
         return self._with(type(self)(self.definition, invalid), invalid=invalid)
 
-    def _of_tree(self, theta: Any) -> tuple:
+    def _of_tree(self, theta) -> tuple:
         raise ArgumentError(f"{self.__name__}: theta is one array, {self.definition.wants}")
 
-    def _arguments(self, theta: Any, data: Any) -> tuple:
+    def _arguments(self, theta, data) -> tuple:
         theta, data, single = super()._arguments(theta, data)
         if data.ndim == 1:
             data = self._as_row(data)
@@ -116,14 +116,14 @@ class ModelKernel(LibraryKernel, GeneratedKernel):
             raise ShapeError(f"{of.name}: {shapes}; wanted are {of.wants}")
         return theta, data, single
 
-    def _as_row(self, data: Any) -> Any:
+    def _as_row(self, data):
         """(1, N)."""
         row = data.reshape((1, -1))
         if not isinstance(data, Variable) and xp_of(data) is not np:
             self._is_missing.holds_for(row, data)
         return row
 
-    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None):
         """Launch; round what was summed in float64, and give invalid samples nan if that is asked for."""
         theta = arrays[0]
         narrow = self._family.wide(theta.dtype) and kind in ("F", "VG", "VGD")
@@ -144,7 +144,7 @@ class ModelKernel(LibraryKernel, GeneratedKernel):
         if not (self._keeps_nan or self._family.wide(theta.dtype)):
             super()._remember(kind, theta, data, single)
 
-    def _filled(self, outs: list | None, made: list, theta: Any) -> Any:
+    def _filled(self, outs: list | None, made: list, theta):
         """The results, in `outs` where these are given."""
         if outs is not None:
             (p, batch), dtype = theta.shape, theta.dtype
@@ -155,7 +155,7 @@ class ModelKernel(LibraryKernel, GeneratedKernel):
         return made[0] if len(made) == 1 else tuple(made)
 
 
-def made_nan(arrays: list, bad: Any) -> list:
+def made_nan(arrays: list, bad) -> list:
     """With nan in the samples that are bad."""
     xp = xp_of(bad)
     return [xp.where(bad, x.dtype.type(np.nan), x) for x in arrays]
@@ -164,9 +164,7 @@ def made_nan(arrays: list, bad: Any) -> list:
 class ModelLikelihood(ModelKernel, Likelihood):
     """A sum over data that are independent."""
 
-    def _run_value(
-        self, family: Family, kind: str, n: tuple, arrays: tuple, outs: Any = None, **settings: Any
-    ) -> Any:
+    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs=None, **settings):
         """Data that samples share and that hold nan are left out before the launch."""
         theta, data = arrays[:2]
         if kind != "D" and n[1] == 0 and data.ndim == 2 and self._is_missing(data):

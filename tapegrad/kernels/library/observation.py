@@ -20,26 +20,14 @@ from ..trace.symbolic import Sym
 ROWWISE_SOLVE_ORDER = 8  # elements up to which a kernel solves a triangular system row by row
 
 
-def observation_step(
-    a: Any,
-    P: Any,
-    T: Any,
-    Q: Any,
-    Z: Any,
-    H: Any,
-    y: Any,
-    seen: Any,
-    apart: bool,
-    c: Any = None,
-    joseph: bool = False,
-) -> tuple:
+def observation_step(a, P, T, Q, Z, H, y, seen, apart: bool, c=None, joseph: bool = False) -> tuple:
     """Return mean and covariance of the next state, and the log density of y; `apart` as in `measured`."""
     a, P, size, v, g = measured(a, P, Z, H, y, seen, apart, joseph)
     square = v[0] @ v[0] if g is None else sum([x * x * gain for x, gain in zip(v, g, strict=True)])
     return predicted(a, P, T, Q, c), -0.5 * (size + square)
 
 
-def measured(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, joseph: bool) -> tuple:
+def measured(a, P, Z, H, y, seen, apart: bool, joseph: bool) -> tuple:
     """Return the results of `univariate_update` if the errors are independent (`apart`), otherwise of
     `joint_update`, with None for the gains.
 
@@ -57,19 +45,17 @@ def measured(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, jos
     return a, P, log_determinant(L, seen), [z], None
 
 
-def whitened(v: list, g: list | None) -> Any:
+def whitened(v: list, g: list | None):
     """Return the innovations in units of F, (p, k)."""
     return v[0] if g is None else np.stack([x * np.sqrt(gain) for x, gain in zip(v, g, strict=True)])
 
 
-def predicted(a: Any, P: Any, T: Any, Q: Any, c: Any = None) -> tuple[Any, Any]:
+def predicted(a, P, T, Q, c=None) -> tuple[Any, Any]:
     """Return mean and covariance after one transition."""
     return T @ a if c is None else T @ a + c, T @ P @ T.T + Q
 
 
-def update(
-    a: Any, P: Any, z: Any, h: Any, y: Any, seen: Any = None, eye: Any = None
-) -> tuple[Any, Any, Any, Any]:
+def update(a, P, z, h, y, seen=None, eye=None) -> tuple[Any, Any, Any, Any]:
     """Mean and covariance given one number y = z x and an error of variance h; the innovation, and its
     variance F."""
     M = P @ z
@@ -84,9 +70,7 @@ def update(
     return a, P - np.outer(K, M), v, F
 
 
-def univariate_update(
-    a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, eye: Any = None
-) -> tuple[Any, Any, Any, list, list]:
+def univariate_update(a, P, Z, variances, y, seen, eye=None) -> tuple[Any, Any, Any, list, list]:
     """Update by the elements of an observation with independent errors, one after the other."""
     size: Any = 0.0
     innovations, gains = [], []
@@ -100,15 +84,13 @@ def univariate_update(
     return a, P, size, innovations, gains
 
 
-def innovations(a: Any, P: Any, Z: Any, H: Any, y: Any) -> tuple[Any, Any, Any]:
+def innovations(a, P, Z, H, y) -> tuple[Any, Any, Any]:
     """Innovations y - Z a, their covariance with the state, transposed, and their covariance."""
     U = Z @ P
     return y - Z @ a, U, U @ np.swapaxes(Z, -1, -2) + H
 
 
-def joint_update(
-    a: Any, P: Any, U: Any, S: Any, v: Any, joseph: tuple | None = None
-) -> tuple[Any, Any, Any, Any]:
+def joint_update(a, P, U, S, v, joseph: tuple | None = None) -> tuple[Any, Any, Any, Any]:
     """Update by innovations v of covariance S, with U the transposed covariance of state and innovations.
 
     The last results are the Cholesky factor of S, and v in units of S. `joseph` holds Z and H, if the
@@ -125,18 +107,18 @@ def joint_update(
     return a + W.T @ z, P, L, z
 
 
-def log_determinant(L: Any, seen: Any = None) -> Any:
+def log_determinant(L, seen=None):
     """Return the log determinants of 2 pi times covariances with these Cholesky factors (..., p, p)."""
     count = 1.0 * L.shape[-1] if seen is None else np.where(seen, 1.0, 0.0).sum()
     diagonal = np.diag(L) if L.ndim == 2 else np.diagonal(L, axis1=-2, axis2=-1)
     return count * np.log(2 * np.pi) + 2.0 * np.log(diagonal).sum(axis=-1)
 
 
-def lower_solve(L: Any, b: Any) -> Any:
+def lower_solve(L, b):
     """Return L^-1 b for a lower triangle L."""
     if not isinstance(L, Sym) or len(L) > ROWWISE_SOLVE_ORDER:
         return solve_triangular(L, b, lower=True)
-    rows: list = []
+    rows = []
     for i in range(len(L)):
         rows.append((b[i] - sum([L[i, j] * row for j, row in enumerate(rows)])) / L[i, i])
     return np.stack(rows)

@@ -8,8 +8,6 @@
 Both links are canonical: minus the Hessian is the Fisher information, `-poisson.hessian(theta, data)`, (B, k,
 k)."""
 
-from typing import Any
-
 import numpy as np
 
 from ..._core.arrays import is_array, xp_of
@@ -34,7 +32,7 @@ def logistic_formula(theta, x):
     return x[k] * eta - np.where(eta > 0, eta, 0.0) - np.log1p(np.exp(np.where(eta > 0, -eta, eta)))
 
 
-def design_columns(name: str, x: Any, y: Any) -> tuple:
+def design_columns(name: str, x, y) -> tuple:
     x, y = x if is_array(x) else np.asarray(x), y if is_array(y) else np.asarray(y)
     if x.ndim != 2 or y.shape != x.shape[:1]:
         raise ShapeError(
@@ -44,7 +42,7 @@ def design_columns(name: str, x: Any, y: Any) -> tuple:
     return xp_of(x).ascontiguousarray(x.T, dtype=dtype), y.astype(dtype)
 
 
-def poisson_data(x: Any, y: Any) -> Any:
+def poisson_data(x, y):
     """The data of `poisson`, (k + 2, N), from a design (N, k) and counts (N,); nan marks what is missing.
 
     >>> poisson_data([[1.0, 0.5]], [2]).round(4)
@@ -60,7 +58,7 @@ def poisson_data(x: Any, y: Any) -> Any:
     return xp.concatenate([rows, y[None], gammaln(y + 1)[None]])
 
 
-def logistic_data(x: Any, y: Any) -> Any:
+def logistic_data(x, y):
     """The data of `logistic`, (k + 1, N), from a design (N, k) and responses (N,) from 0 to 1; nan marks what
     is missing.
 

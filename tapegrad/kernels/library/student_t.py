@@ -3,6 +3,8 @@
 loglik(theta, x)                    theta (3, B): location, scale, degrees of freedom; x (N,), (1, N) or (1,
 N, B) loglik.value_and_grad(theta, x)     (B,), (3, B)"""
 
+from typing import Any
+
 import numpy as np
 
 from ..generated.kernel import likelihood
@@ -12,7 +14,7 @@ from .models import LOG_2_PI
 
 def gamma_ratio(a):
     """Return log Gamma(a + 1/2) - log Gamma(a) - log(a) / 2 to full precision, even for large a."""
-    product = 1.0
+    product: Any = 1.0
     for _ in range(10):
         small = a < 10
         product = np.where(small, product * (a * (a + 1) / (a + 0.5) ** 2), product)

@@ -4,7 +4,6 @@ If the declaration names the dimension of the samples, the samples of `vmap` are
 launch computes them. Otherwise they run one after the other."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ...ops.declare import shape
 from .transpose import sample_axis
 
 
-def in_one_launch(k: Any) -> Callable:
+def in_one_launch(k) -> Callable:
     """Return the batching rule of the kernel k (`_transforms.batching.rules.CustomRule`)."""
 
     def run(trace, prim, operands, params):
@@ -40,7 +39,7 @@ def in_one_launch(k: Any) -> Callable:
     return run
 
 
-def laid_by_samples(k: Any, batched: list) -> bool:
+def laid_by_samples(k, batched: list) -> bool:
     """Return whether everything batched, and each output, has the samples as one axis, and nothing else
     depends on it."""
     over = k.threads.samples
@@ -54,7 +53,7 @@ def laid_by_samples(k: Any, batched: list) -> bool:
     return all([sample_axis(k, a) is not None for a in (*differing, *k.outs)])
 
 
-def move_samples(trace: Any, a: Any, axis: int | None, operand: tuple, over: str) -> Any:
+def move_samples(trace, a, axis: int | None, operand: tuple, over: str):
     v, batched = operand
     if axis is None:
         return v * trace.count if a.name == over else v
@@ -65,13 +64,13 @@ def move_samples(trace: Any, a: Any, axis: int | None, operand: tuple, over: str
     return s.reshape(v, to=(*to[:axis], to[axis] * to[axis + 1], *to[axis + 2 :]))
 
 
-def split_samples(y: Any, axis: int, count: int) -> Any:
+def split_samples(y, axis, count: int):
     to = shape(y)
     y = s.reshape(y, to=(*to[:axis], count, to[axis] // count, *to[axis + 1 :]))
     return s.transpose(y, axes=(axis, *range(axis), *range(axis + 1, len(to) + 1))) if axis else y
 
 
-def check_apart(k: Any, prim: Any, operands: list, params: dict, parts: list) -> None:
+def check_apart(k, prim, operands: list, params: dict, parts: list) -> None:
     """Check the first and the last sample by themselves, once a kernel, if values can be read."""
     seen = [(primal_of(v), batched) for v, batched in operands]
     if "vmap" in k.independent or any([isinstance(v, Variable) for v, _ in seen]):

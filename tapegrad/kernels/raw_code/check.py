@@ -33,7 +33,7 @@ MOST_THREADS = 4096  # of a slow interpreter
 class GuardedArray:
     """A copy of an array, or a new one, between canaries."""
 
-    def __init__(self, shape: tuple, dtype: np.dtype, like: np.ndarray | None = None, fill: int = 0):
+    def __init__(self, shape: tuple, dtype: np.dtype, like: np.ndarray | None, fill: int = 0):
         size = math.prod(shape) * dtype.itemsize
         memory = np.full(size + 2 * GUARD + 64, CANARY, np.uint8)
         start = GUARD + -(memory.ctypes.data + GUARD) % 64
@@ -56,7 +56,7 @@ class GuardedArray:
 class KernelCheck:
     """One kernel checked with one set of arguments."""
 
-    def __init__(self, k: Any, values: list, known: dict, settings: dict, report: list):
+    def __init__(self, k, values: list, known: dict, settings: dict, report: list):
         self.k, self.values, self.settings, self.report = k, values, settings, report
         self.given = known
         self.rng = np.random.default_rng(settings["seed"])
@@ -260,7 +260,7 @@ class KernelCheck:
             if type(rule) is type(k):
                 self.follow(rule, prefix, values, out, seeds)
 
-    def directions(self, n: int, x: Any) -> list:
+    def directions(self, n: int, x) -> list:
         """Return one direction for each row, or a few for all rows."""
         a, scale = self.k.given[n], np.max(np.abs(x), initial=0) or 1.0
         size = np.abs(x) + 1e-2 * scale
@@ -276,7 +276,7 @@ class KernelCheck:
             for u in chosen
         ]
 
-    def along(self, call: Any, values: list, n: int, out: list, seeds: list) -> None:
+    def along(self, call, values: list, n: int, out: list, seeds: list) -> None:
         """Check the rules with respect to argument n."""
         k, x = self.k, values[n]
         name = k.given[n].name
@@ -300,7 +300,7 @@ class KernelCheck:
                     )
             self.forward(only, x, v, slope, noise, bars, seeds, name, tolerance)
 
-    def pulled(self, only: Any, x: Any, seeds: list, out: list) -> list:
+    def pulled(self, only, x, seeds: list, out: list) -> list:
         """Return the cotangent of x for a seed in one output at a time."""
         try:
             _, back = vjp(only, x)
@@ -349,7 +349,7 @@ class KernelCheck:
                     f"{a.name}_bar, v> is {two:.15g}"
                 )
 
-    def narrow(self, call: Any, active: list, seeds: list) -> None:
+    def narrow(self, call, active: list, seeds: list) -> None:
         """Compare the vjp in float32 with that in float64."""
         made = []
         for real in (np.float64, np.float32):
@@ -374,7 +374,7 @@ class KernelCheck:
                     f"of size {scale:.3g}"
                 )
 
-    def follow(self, rule: Any, prefix: str, values: list, out: list, seeds: list) -> None:
+    def follow(self, rule, prefix: str, values: list, out: list, seeds: list) -> None:
         """Check the kernel of a rule as a kernel."""
         k = self.k
         names = {a.name: o for a, o in zip(k.outs, out, strict=True) if a.role == "out"}
@@ -396,7 +396,7 @@ def replace_value(values: list, where: list, by: tuple) -> list:
     return values
 
 
-def outputs(out: Any) -> list:
+def outputs(out) -> list:
     return [np.asarray(values_of(o)) for o in (out if isinstance(out, tuple) else (out,))]
 
 
@@ -405,7 +405,7 @@ def same_elements(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (x == y) | ((x != x) & (y != y))
 
 
-def kernel_differences(f: Any, x: Any, v: Any, h: float) -> tuple:
+def kernel_differences(f, x, v, h: float) -> tuple:
     """Return derivatives along v by extrapolated central differences, and their rounding noise."""
 
     def central(h):
@@ -424,11 +424,11 @@ def kernel_differences(f: Any, x: Any, v: Any, h: float) -> tuple:
     return slope, noise
 
 
-def check_kernel(k: Any, args: tuple, settings: dict) -> list:
+def check_kernel(k, args: tuple, settings: dict) -> list:
     values = []
     for v in args:
         v = values_of(v.value) if isinstance(v, Const) else values_of(v)
         values.append(v.get() if is_array(v) and xp_of(v) is not np else v)
-    report: list = []
+    report = []
     KernelCheck(k, values, {}, settings, report).run()
     return report

@@ -1,7 +1,6 @@
 """Raw kernels on CuPy arrays: block size, residency, the launch on CuPy's current stream."""
 
 import math
-from typing import Any
 
 import cupy
 from cupy.cuda.memory import OutOfMemoryError
@@ -15,7 +14,7 @@ BLOCK_THREADS = 128
 SHARED = 48 << 10  # bytes of dynamic shared memory that need no request
 
 
-def launch(kernel: Any, values: list, plan: CallPlan) -> list:
+def launch(kernel, values: list, plan: CallPlan) -> list:
     """Return the new outputs of one call; the device of the arrays is current."""
     function = loaded(kernel.code.text(plan.real), kernel.code.entry, kernel.code.options, kernel.code.file)
     most = function.most_threads()
@@ -44,7 +43,7 @@ def launch(kernel: Any, values: list, plan: CallPlan) -> list:
     return outs
 
 
-def resident_of_kernel(kernel: Any, plan: CallPlan, function: Any, threads: int, shared: int) -> int | None:
+def resident_of_kernel(kernel, plan: CallPlan, function, threads: int, shared: int) -> int | None:
     """Return the blocks of a launch over samples, limited by resident threads and memory if threads have
     scratch."""
     if kernel.threads.samples is None:

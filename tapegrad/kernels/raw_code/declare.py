@@ -86,7 +86,7 @@ class Arg:
         return set().union(*[d.names for d in self.dims or ()])
 
 
-def _evaluate(tree: Any, known: dict) -> int:
+def _evaluate(tree, known: dict) -> int:
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
         return tree.value
     if isinstance(tree, ast.Name):
@@ -94,7 +94,7 @@ def _evaluate(tree: Any, known: dict) -> int:
     return OPERATORS[type(tree.op)](_evaluate(tree.left, known), _evaluate(tree.right, known))
 
 
-def _allowed(tree: Any) -> bool:
+def _allowed(tree) -> bool:
     if isinstance(tree, ast.BinOp):
         return type(tree.op) in OPERATORS and _allowed(tree.left) and _allowed(tree.right)
     return isinstance(tree, ast.Name) or (isinstance(tree, ast.Constant) and type(tree.value) is int)

@@ -76,9 +76,9 @@ class RawKernel(PickledByCall):
         threads.of(threads.block or HOST_BLOCK_THREADS)
         threads.check(self.given)
         self.cooperates = uses_block(code.source)
-        self.plans: dict = {}
-        self.hosts: dict = {}
-        self.independent: set = set()  # calls whose samples were found independent (transpose.py)
+        self.plans = {}
+        self.hosts = {}
+        self.independent = set()  # calls whose samples were found independent (transpose.py)
         self.derived = vjp == "derive"
         if self.derived:
             if jvp is not None:
@@ -124,7 +124,7 @@ class RawKernel(PickledByCall):
             raise ArgumentError(f"{self.__name__} takes {len(self.given)} arguments, {len(args)} were given")
         return tuple([values[a.name] for a in self.given if a.name in values])
 
-    def _entered(self, a: Arg, v: Any) -> Any:
+    def _entered(self, a: Arg, v):
         if isinstance(v, Const):
             v = values_of(v.value)
         if isinstance(v, Variable) and not a.active:
@@ -328,14 +328,14 @@ class RawKernel(PickledByCall):
                 return xp_of(layout_of(v))
         return np
 
-    def _need(self, rule: Any, which: str) -> None:
+    def _need(self, rule, which: str) -> None:
         if rule is None:
             raise NoRuleError(
                 f"the raw kernel {self.__name__} was to be differentiated and has no rule: pass {which}= to "
                 "tapegrad.kernels.raw (another raw kernel, or a function)"
             )
 
-    def _refuse(self, tracked: Any) -> None:
+    def _refuse(self, tracked) -> None:
         for a, yes in zip(self.given, tracked, strict=True):
             if yes and not a.active:
                 raise ArgumentError(
@@ -343,7 +343,7 @@ class RawKernel(PickledByCall):
                     'declare it "in", and let the rules give its derivative'
                 )
 
-    def _pull(self, g: Any, out: Any, need: tuple, *args: Any, known: dict) -> Any:
+    def _pull(self, g, out, need: tuple, *args, known: dict):
         self._refuse(need)
         if self.vjp is None:
             self._need(self.jvp, "vjp")
@@ -352,7 +352,7 @@ class RawKernel(PickledByCall):
             return transposed_jvp(self.jvp, self.filled(g, out, args, known), out, need, args, {})
         return self._terms(self.filled(g, out, args, known), out, args, known)
 
-    def _terms(self, g: Any, out: Any, args: tuple, known: dict) -> tuple:
+    def _terms(self, g, out, args: tuple, known: dict) -> tuple:
         """Return the cotangent of each argument."""
         if isinstance(self.vjp, RawKernel):
             bars = self.cotangents(g if isinstance(g, tuple) else (g,), out, args, known)
@@ -368,7 +368,7 @@ class RawKernel(PickledByCall):
             UnsavedArgument(self.__name__, a, v) if isinstance(v, ShapeStandIn) else v
             for a, v in zip(self.given, args, strict=True)
         ]
-        terms: Any = self.vjp(g, out, *seen)
+        terms = self.vjp(g, out, *seen)
         active = [a.role in ("in", "inout") and a.active for a in self.given]
         terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
         if len(terms) == sum(active) < len(args):
@@ -406,7 +406,7 @@ class RawKernel(PickledByCall):
         dots = self._launched(self.jvp, names, args, known)
         return [dots.get(f"{a.name}_dot") for a in self.outs]
 
-    def _names(self, out: Any, args: tuple) -> dict:
+    def _names(self, out, args: tuple) -> dict:
         outs = out if isinstance(out, tuple) else (out,) * len(self.outs)
         names = {a.name: o for a, o in zip(self.outs, outs, strict=True) if a.role == "out"}
         return names | dict(zip([a.name for a in self.given], args, strict=True))
@@ -422,7 +422,7 @@ class RawKernel(PickledByCall):
         extra = layout_of(c).ndim - len(a.dims or ())
         return c.sum(axis=tuple(range(-extra, 0))) if extra else c
 
-    def _push(self, t: Any, out: Any, *args: Any, known: dict) -> Any:
+    def _push(self, t, out, *args, known: dict):
         self._refuse([d is not None for d in t])
         if isinstance(self.jvp, RawKernel):
             tangents = self.tangents_of(t, out, args, known)

@@ -18,19 +18,19 @@ SMALL, FIRST = 2**17, 8  # output size up to which each call is checked; above i
 class CallPlan:
     """The facts that the shapes and dtypes of the arguments determine."""
 
-    def __init__(self, k: Any, values: tuple, known: dict):
+    def __init__(self, k, values: tuple, known: dict):
         self.k, self.xp, self.device = k, *arrays_place(k, values)
         self.real = real_of(k, values)
         checked = [self.checked(a, v) for a, v in zip(k.given, values, strict=True)]
         self.known = bind_dimensions(k.__name__, k.args, checked, known)
-        self.made: dict = {}
+        self.made = {}
         self.calls, self.large, self.marks = 0, False, False
 
     def values(self, values: tuple) -> list:
         """Return the arguments as the C function takes them."""
         return [self.checked(a, v) for a, v in zip(self.k.given, values, strict=True)]
 
-    def checked(self, a: Arg, v: Any) -> Any:
+    def checked(self, a: Arg, v):
         want = a.dtype(self.real)
         if a.dims is None:
             return self.scalar(a, v, want)
@@ -57,7 +57,7 @@ class CallPlan:
             return v
         return self.xp.ascontiguousarray(v) if self.xp is not np else np.require(v, requirements=["C", "A"])
 
-    def scalar(self, a: Arg, v: Any, want: np.dtype) -> Any:
+    def scalar(self, a: Arg, v, want: np.dtype):
         if is_array(v) and v.ndim == 0 and xp_of(v) is np:
             v = v[()]
         name, whole = self.k.__name__, isinstance(v, (int, np.integer)) and not isinstance(v, bool)
@@ -140,20 +140,20 @@ def unwritten(out: np.ndarray) -> np.ndarray | None:
 class UnsavedArgument:
     """Stands in rules for an argument that was declared `unsaved`."""
 
-    def __init__(self, kernel: str, a: Arg, like: Any):
+    def __init__(self, kernel: str, a: Arg, like):
         self.text, self.shape, self.dtype = (
             f"{kernel}: a rule read {a.name}, which is declared {a.text!r}: not kept",
             like.shape,
             like.dtype,
         )
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args, **kwargs):
         raise KernelError(self.text)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         raise KernelError(self.text)
 
-    def refuse(self, *args: Any, **kwargs: Any) -> Any:
+    def refuse(self, *args, **kwargs):
         raise KernelError(self.text)
 
     __array_ufunc__ = __array_function__ = __getitem__ = __neg__ = __float__ = refuse
@@ -177,7 +177,7 @@ def plan_key(values: tuple, known: dict) -> tuple:
     return (*parts, *sorted(known.items()))
 
 
-def arrays_place(k: Any, values: tuple) -> tuple:
+def arrays_place(k, values: tuple) -> tuple:
     """Return the library and the device of all arrays."""
     found: dict = {}
     for a, v in zip(k.given, values, strict=True):
@@ -195,7 +195,7 @@ def arrays_place(k: Any, values: tuple) -> tuple:
     return np, None
 
 
-def real_of(k: Any, values: tuple) -> np.dtype:
+def real_of(k, values: tuple) -> np.dtype:
     """Return the dtype of `real` in a call: that of the active arguments, or without any, of the others."""
     for roles in (("in", "inout"), ("const",)):
         for a, v in zip(k.given, values, strict=True):
@@ -211,5 +211,5 @@ def real_of(k: Any, values: tuple) -> np.dtype:
     return np.dtype(np.float64)
 
 
-def what(v: Any) -> str:
+def what(v) -> str:
     return f"an array of {v.dtype}" if is_array(v) else f"{v!r} ({type(v).__name__})"

@@ -54,7 +54,7 @@ class Threads:
                 "`const` argument tells that dimension; pass samples=, threads= or grid="
             )
 
-    def of(self, block: Any) -> tuple:
+    def of(self, block) -> tuple:
         """Return the block in three dimensions."""
         block = tuple(block) if isinstance(block, (tuple, list)) else (block,)
         if not 1 <= math.prod(block) <= 1024 or len(block) > 3:
@@ -92,7 +92,7 @@ def source_entry(source: str | Path, entry: str, options: Sequence[str]) -> Sour
     return SourceEntry(source, entry, tuple(options), f"{entry}.cu")
 
 
-def threads_of(entry: str, samples: str, threads: str | None, grid: Any, block: Any, shared: Any) -> Threads:
+def threads_of(entry: str, samples: str, threads: str | None, grid, block, shared) -> Threads:
     """Convert the arguments of `raw` to dimensions."""
     blocks = (
         None
@@ -110,7 +110,7 @@ def threads_of(entry: str, samples: str, threads: str | None, grid: Any, block: 
     )
 
 
-def check_integer(entry: str, word: str, x: Any) -> Dimension | None:
+def check_integer(entry: str, word: str, x) -> Dimension | None:
     if x is None:
         return None
     try:

@@ -6,7 +6,6 @@ samples tests this independence: its results must differ likewise. Other kernels
 element, of which there may be few."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from ...ops.declare import sum_of_given
 MOST_ELEMENT_LAUNCHES = 256  # launches for elements, at most
 
 
-def sample_axis(k: Any, a: Any) -> int | None:
+def sample_axis(k, a) -> int | None:
     """Return the axis of the samples in the array `a`, or None."""
     if k.threads.samples is None:
         return None
@@ -26,7 +25,7 @@ def sample_axis(k: Any, a: Any) -> int | None:
     return axes[0] if len(axes) == 1 else None
 
 
-def units(xp: Any, shape: tuple, dtype: np.dtype, axis: int | None) -> Iterator:
+def units(xp, shape: tuple, dtype: np.dtype, axis: int | None) -> Iterator:
     """Yield unit arrays: ones in one row for all samples, or in one element."""
     rest = shape if axis is None else shape[:axis] + shape[axis + 1 :]
     for r in np.ndindex(rest):
@@ -39,7 +38,7 @@ def sample_rows(shape: tuple, axis: int | None) -> int:
     return int(np.prod([n for i, n in enumerate(shape) if i != axis], dtype=object))
 
 
-def assembled(pieces: list, shape: tuple, axis: int | None) -> Any:
+def assembled(pieces: list, shape: tuple, axis: int | None):
     """Return an array from its rows, or from its elements."""
     width = 1 if axis is None else shape[axis]
     flat = [p.reshape((1, width)) for p in pieces]
@@ -52,7 +51,7 @@ def assembled(pieces: list, shape: tuple, axis: int | None) -> Any:
     return shaping.transpose(whole, axes=tuple(order))
 
 
-def contracted(c: Any, d: Any, axis: int | None) -> Any:
+def contracted(c, d, axis: int | None):
     """Return <c, d> for each sample, or in all.
 
     d lacks the samples that c, partial sums, has as its last axis."""
@@ -64,7 +63,7 @@ def contracted(c: Any, d: Any, axis: int | None) -> Any:
     return (c * d).sum(axis=tuple([i for i in range(c.ndim) if i != axis]))
 
 
-def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int, dtype: np.dtype) -> None:
+def check_independent(k, launch: Callable, key: tuple, xp, batch: int, dtype: np.dtype) -> None:
     """Check that samples are independent.
 
     `launch(w)` returns derivatives for seeds w[b], as pairs (array, axis of the samples)."""
@@ -90,7 +89,7 @@ def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int,
     k.independent.add(key)
 
 
-def few(k: Any, n: int, missing: str) -> None:
+def few(k, n: int, missing: str) -> None:
     if n > MOST_ELEMENT_LAUNCHES:
         raise NoRuleError(
             f"the raw kernel {k.__name__} has no {missing}, and its transpose would take {n} launches, one "
@@ -98,14 +97,14 @@ def few(k: Any, n: int, missing: str) -> None:
         )
 
 
-def bar_axis(k: Any, n: int) -> int | None:
+def bar_axis(k, n: int) -> int | None:
     """Return the axis of the samples in the adjoint's result for input n."""
     a = k.given[n]
     bar = next(o for o in k.vjp.outs if o.name == f"{a.name}_bar")
     return sample_axis(k, a) if len(bar.dims or ()) == len(a.dims or ()) else sample_axis(k, bar)
 
 
-def by_samples(k: Any, taken: list) -> bool:
+def by_samples(k, taken: list) -> bool:
     """Return whether all active outputs, and the derivatives of the inputs `taken`, have an axis of
     samples."""
     return all([sample_axis(k, a) is not None for a in k.outs if a.active]) and all(
@@ -113,14 +112,14 @@ def by_samples(k: Any, taken: list) -> bool:
     )
 
 
-def transposes_in_one(k: Any, t: list, args: tuple, known: dict) -> bool:
+def transposes_in_one(k, t: list, args: tuple, known: dict) -> bool:
     """Return whether one launch of the adjoint suffices."""
     dims = k.dimensions(args, known)
     one = sum([sample_rows(a.shape(dims), sample_axis(k, a)) for a in k.outs if a.active]) == 1
     return one and by_samples(k, [n for n, d in enumerate(t) if d is not None])
 
 
-def pushforward_kernel(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
+def pushforward_kernel(k, t: list, out, args: tuple, known: dict):
     """Return J t, by the kernel of J^T."""
     dims, real, xp = k.dimensions(args, known), k.real_of(args), k.library_of(args)
     outs = out if isinstance(out, tuple) else (out,)
@@ -140,7 +139,7 @@ def pushforward_kernel(k: Any, t: list, out: Any, args: tuple, known: dict) -> A
         check_independent(
             k, launch, ("bar", real.char, *sorted(dims.items())), xp, k.threads.samples.value(dims), real
         )
-    tangents: list[Any] = []
+    tangents = []
     for m, a in enumerate(k.outs):
         if not a.active:
             tangents.append(None)
@@ -160,14 +159,14 @@ def pushforward_kernel(k: Any, t: list, out: Any, args: tuple, known: dict) -> A
     return tuple(tangents) if isinstance(out, tuple) else tangents[0]
 
 
-def pullback_kernel(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> list:
+def pullback_kernel(k, g, out, need: tuple, args: tuple, known: dict) -> list:
     """Return J^T g, by the kernel of J."""
     dims, real, xp = k.dimensions(args, known), k.real_of(args), k.library_of(args)
     gs = g if isinstance(g, (list, tuple)) else [g]
     live = [m for m, c in enumerate(gs) if c is not None]
     axes = [sample_axis(k, a) for a in k.outs]
     own = k.threads.samples is not None and all([axes[m] is not None for m in live])
-    terms: list = []
+    terms = []
 
     def tangents(n, seed):
         return [seed if i == n else None for i in range(len(args))]
@@ -198,13 +197,13 @@ def pullback_kernel(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: d
     return terms
 
 
-def spread_to_rows(xp: Any, w: Any, shape: tuple, axis: int) -> Any:
+def spread_to_rows(xp, w, shape: tuple, axis):
     """Return an array with w[b] in all rows of sample b."""
     return xp.ascontiguousarray(
         xp.broadcast_to(w.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
     )
 
 
-def plain_all(values: Any) -> Any:
+def plain_all(values):
     """Return the primals."""
     return tuple([primal_of(v) for v in values]) if isinstance(values, (tuple, list)) else primal_of(values)

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from .symbolic import (
 )
 
 
-def symbolic_matmul(a: Any, b: Any) -> Sym:
+def symbolic_matmul(a, b) -> Sym:
     """Multiply; of L @ P @ L.T with P symmetric node by node, only one triangle is computed."""
     a, b = lifted(a, b)
     g = a.g
@@ -109,7 +108,7 @@ POWER, _ = instruction(PRIMITIVES["power_of"].prim, {})
 
 
 @implements_symbolic(np.power, np.float_power)
-def symbolic_power(a: Any, b: Any) -> Sym:
+def symbolic_power(a, b) -> Sym:
     """Return a power; constant integer and half-integer exponents use products and roots."""
     a, b = lifted(a, b)
     g, a, exponent = a.g, as_real_symbol(a), b.constant()
@@ -135,7 +134,7 @@ def symbolic_power(a: Any, b: Any) -> Sym:
 CHOICES = (np.maximum, np.minimum, np.logical_and, np.logical_or)  # results of booleans are boolean
 
 
-def symbolic_reduce(x: Any, axis: Any = None, keepdims: bool = False, *, op: Callable, empty: float) -> Any:
+def symbolic_reduce(x, axis=None, keepdims: bool = False, *, op: Callable, empty: float):
     (x,) = lifted(x)
     x = x if op in CHOICES else as_real_symbol(x)
     if keepdims:
@@ -155,7 +154,7 @@ def symbolic_reduce(x: Any, axis: Any = None, keepdims: bool = False, *, op: Cal
     return out
 
 
-def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def symbolic_sum(x, axis=None, keepdims: bool = False):
     x = as_real_symbol(*lifted(x))
     if not (x.size and large(x.g, x.ids)):
         return symbolic_reduce(x, axis, keepdims, op=np.add, empty=0.0)
@@ -181,7 +180,7 @@ def nothing(x: Sym) -> int:
     return x.g.bool(False) if x.is_bool else x.g.zero
 
 
-def symbolic_full(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
+def symbolic_full(g: Graph, shape, value, dtype=None):
     """np.full: an array of symbols for real numbers, otherwise NumPy's own array."""
     if graph_of(value) is None:
         made = np.full(shape, value, dtype)
@@ -189,21 +188,19 @@ def symbolic_full(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
     return as_symbol_array(symbolic_astype(Sym(g, np.full(shape, lift(g, value).ids)), dtype))
 
 
-def symbolic_astype(x: Sym, dtype: Any) -> Sym:
+def symbolic_astype(x: Sym, dtype) -> Sym:
     """Convert an array of symbols to the requested dtype."""
     kind = "" if dtype is None else np.dtype(dtype).kind
     return truth(x) if kind == "b" else x if not kind else x.astype(dtype, copy=False)
 
 
 @implements_symbolic(np.empty_like)
-def symbolic_empty_like(x: Any, dtype: Any = None) -> Any:
+def symbolic_empty_like(x, dtype=None):
     return symbolic_full(x.g, x.shape, 0, x.dtype if dtype is None else dtype)
 
 
 @implements_symbolic(np.nan_to_num)
-def symbolic_nan_to_num(
-    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
-) -> Sym:
+def symbolic_nan_to_num(x, copy: bool = True, nan: float = 0.0, posinf=None, neginf=None) -> Sym:
     if not copy:
         raise KernelError("np.nan_to_num(x, copy=False) in a kernel: take its result")
     most = np.finfo(np.float64).max

@@ -37,7 +37,7 @@ class TraceInProgress:
                 self.made.enter(kernel)
 
 
-def steadily(trace: Callable[[], Any], kernel: str, captured: list) -> Any:
+def steadily(trace: Callable[[], Any], kernel: str, captured: list):
     """Return the program of `trace`; list in `captured` what it has read."""
     pending = TraceInProgress()
     with pending.lock:
@@ -54,7 +54,7 @@ def steadily(trace: Callable[[], Any], kernel: str, captured: list) -> Any:
     return made
 
 
-def stable_program(trace: Callable[[], Any]) -> Any:
+def stable_program(trace: Callable[[], Any]):
     """Trace again while other threads change captured objects.
 
     If another thread has run during a trace, a second one must be alike. Otherwise the program is valid for
@@ -83,7 +83,7 @@ class CapturedState:
         self.roots: list = []  # the functions that were traced
         self.before: list = []  # the objects that each could read before
         self.environment: Any = None  # the objects that all of them can read
-        self.sources: list = []  # generators of random numbers, in their former state
+        self.sources = []  # generators of random numbers, in their former state
         self.steady = True  # did nothing change during the trace?
         self.others = OtherThreads()
 

@@ -29,7 +29,7 @@ Pair = tuple[Any, Any]  # the real and the imaginary part
 def part_of_pair(k: int) -> property:
     """Return an attribute for one part, which is a view and can be written as in NumPy."""
 
-    def put(x: Any, value: Any) -> None:
+    def put(x, value) -> None:
         x.parts[k][...] = value
 
     return property(lambda x: x.parts[k], put)
@@ -60,10 +60,10 @@ class ComplexSym(Symbolic):
     def __repr__(self) -> str:
         return f"ComplexSym{self.shape}"
 
-    def __getitem__(self, key: Any) -> "ComplexSym":
+    def __getitem__(self, key) -> "ComplexSym":
         return ComplexSym(self.real[key], self.imag[key])
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key, value) -> None:
         self.real[key], self.imag[key] = as_pair(self.g, value)
 
     def copy(self) -> "ComplexSym":
@@ -71,17 +71,17 @@ class ComplexSym(Symbolic):
 
     __copy__ = copy
 
-    def astype(self, dtype: Any, copy: bool = True) -> "ComplexSym":
+    def astype(self, dtype, copy: bool = True) -> "ComplexSym":
         if np.dtype(dtype).kind == "c":
             return self.copy() if copy else self
         raise KernelError("a complex number becomes real by z.real, z.imag or np.abs(z)")
 
-    def conjugate(self) -> Any:
+    def conjugate(self):
         return np.conjugate(self)
 
     conj = conjugate
 
-    def _as_function(name: Any) -> Any:
+    def _as_function(name: Any):
         f = getattr(np, name)
         return lambda self, *args, **kwargs: f(self, *args, **kwargs)
 
@@ -100,7 +100,7 @@ class ComplexSym(Symbolic):
         locals()[_name] = _as_function(_name)
     del _name, _as_function
 
-    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+    def _refused(self, *args, **kwargs):
         raise self.g.refused(
             KernelError(
                 "a complex number where a kernel takes real ones (its results, what its loops carry, "
@@ -111,7 +111,7 @@ class ComplexSym(Symbolic):
     __array__ = __bool__ = __float__ = __int__ = __index__ = __complex__ = _refused
     __hash__ = object.__hash__
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc, method: str, *x, **kwargs):
         out = kwargs.pop("out", None)
         if method != "__call__" or kwargs:
             raise self.g.refused(UnsupportedFunction(f"{public_name(ufunc)}.{method} of complex numbers"))
@@ -121,11 +121,11 @@ class ComplexSym(Symbolic):
         out[0][...] = y
         return out[0]
 
-    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+    def __array_function__(self, f: Callable, types, args: tuple, kwargs: dict):
         return complex_function(self.g, f, args, kwargs)
 
 
-def as_pair(g: Any, x: Any) -> Pair:
+def as_pair(g, x) -> Pair:
     """Return the parts of a number, an array or a nested list as real symbols."""
     if type(x) is ComplexSym:
         return x.parts
@@ -137,7 +137,7 @@ def as_pair(g: Any, x: Any) -> Pair:
     return lift(g, np.real(x) * 1.0), lift(g, np.imag(x) * 1.0)
 
 
-def complex_or_real(parts: Any) -> Any:
+def complex_or_real(parts):
     """Return a complex symbol of two parts, or a real one as it is."""
     return ComplexSym(*parts) if isinstance(parts, tuple) else parts
 
@@ -215,7 +215,7 @@ def complex_tan(x: Pair) -> Pair:
     return b, -a
 
 
-def complex_power(x: Pair, y: Any) -> Pair:
+def complex_power(x: Pair, y) -> Pair:
     """Whole powers are products; others are exp(y log x). A power of 0 is 0 if y has a positive real part,
     1 for y = 0, else nan."""
     c, d = y[0].constant(), y[1].constant()
@@ -224,7 +224,7 @@ def complex_power(x: Pair, y: Any) -> Pair:
         return whole_power(x, int(c))
     zero = (x[0] == 0.0) & (x[1] == 0.0)
     none, base = (y[0] == 0.0) & (y[1] == 0.0), (np.where(zero, 1.0, x[0]), x[1])
-    there: Any = np.where((y[0] > 0.0) | none, 0.0, math.nan)
+    there = np.where((y[0] > 0.0) | none, 0.0, math.nan)
     a, b = whole_power(base, int(c)) if whole else complex_exp(pair_product(y, complex_log(base)))
     return np.where(zero, there + np.where(none, 1.0, 0.0), a), np.where(zero, there, b)
 
@@ -266,7 +266,7 @@ UFUNCS: dict = {  # of the parts of the operands; a result that is no tuple is r
 }  # fmt: skip
 
 
-def complex_ufunc(g: Any, ufunc: Any, x: tuple) -> Any:
+def complex_ufunc(g, ufunc, x: tuple):
     """Apply a ufunc to operands of which one is complex."""
     if ufunc is np.matmul:
         return product_of_arrays(g, np.matmul, x)
@@ -294,12 +294,12 @@ OF_PARTS: dict = {
 }  # fmt: skip
 
 
-def product_of_arrays(g: Any, f: Callable, x: tuple) -> Any:
+def product_of_arrays(g, f: Callable, x: tuple):
     (a, b), (c, d) = [as_pair(g, v) for v in x]
     return complex_or_real((f(a, c) - f(b, d), f(a, d) + f(b, c)))
 
 
-def complex_function(g: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
+def complex_function(g, f: Callable, args: tuple, kwargs: dict):
     """Apply a function of arrays, of which one is complex."""
     if f in LINEAR:
         x: Any = args[0]
@@ -320,7 +320,7 @@ def complex_function(g: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
     raise g.refused(UnsupportedFunction(f"{public_name(f)} of complex numbers"))
 
 
-def complex_solve(g: Any, A: Any, b: Any) -> ComplexSym:
+def complex_solve(g, A, b) -> ComplexSym:
     """Solve the real system of twice as many equations."""
     (P, Q), (c, d) = as_pair(g, A), as_pair(g, b)
     whole = np.concatenate([np.concatenate([P, -Q], 1), np.concatenate([Q, P], 1)])
@@ -329,7 +329,7 @@ def complex_solve(g: Any, A: Any, b: Any) -> ComplexSym:
     return ComplexSym(x[:n], x[n:])
 
 
-def complex_array(g: Any, x: Any, copy: bool = True) -> ComplexSym:
+def complex_array(g, x, copy: bool = True) -> ComplexSym:
     """np.array of complex values, of which some may be symbols."""
     if type(x) is ComplexSym and not copy:
         return x

@@ -5,7 +5,6 @@ absolute value or a maximum where that would lose a derivative at zero or share 
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -31,7 +30,7 @@ from .symbolic import (
 
 
 @implements_symbolic(np.round, np.around)
-def round_(x: Any, decimals: int = 0) -> Sym:
+def round_(x, decimals: int = 0) -> Sym:
     return np.rint(x) if decimals == 0 else np.rint(x * 10.0**decimals) / 10.0**decimals
 
 
@@ -39,7 +38,7 @@ def round_(x: Any, decimals: int = 0) -> Sym:
 
 
 @implements_symbolic(np.interp)
-def symbolic_interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Sym:
+def symbolic_interp(x, xp, fp, left=None, right=None) -> Sym:
     """Interpolate linearly with one select for each interval; for short tables. At the last node the slope
     is that of the last piece."""
     x, xp, fp = lifted(x, xp, fp)
@@ -55,7 +54,7 @@ def symbolic_interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = Non
 
 
 @implements_symbolic(np.searchsorted)
-def searchsorted(a: Any, v: Any, side: str = "left") -> Sym:
+def searchsorted(a, v, side: str = "left") -> Sym:
     """Count the sorted numbers a below v (side='right': not above v); nan sorts last, as in NumPy."""
     a, v, none = lifted(a, v, 0.0)
     return functools.reduce(
@@ -64,7 +63,7 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Sym:
 
 
 @implements_symbolic(np.digitize)
-def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
+def digitize(x, bins, right: bool = False) -> Sym:
     """Return the bins of x; the bins may ascend or descend."""
     bins, _ = lifted(bins, x)
     side = "left" if right else "right"
@@ -77,7 +76,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
 
 
 @implements_symbolic(np.sort)
-def symbolic_sort(x: Any, axis: int = -1) -> Sym:
+def symbolic_sort(x, axis: int = -1) -> Sym:
     """Sort by n (n - 1) / 2 exchanges of neighbours; equal numbers keep their order and derivatives."""
     (x,) = lifted(x)
     if x.ndim != 1:
@@ -94,7 +93,7 @@ def symbolic_sort(x: Any, axis: int = -1) -> Sym:
 
 
 @implements_symbolic(np.median)
-def symbolic_median(x: Any) -> Sym:
+def symbolic_median(x) -> Sym:
     rows = symbolic_sort(np.reshape(x, (-1,)))
     n = len(rows)
     return symbolic_where(np.isnan(rows[-1]), np.nan, 0.5 * (rows[(n - 1) // 2] + rows[n // 2]))
@@ -104,7 +103,7 @@ def place_of(first: Callable) -> Callable:
     """Return a function for the place of the number that is before all others by `first`, or of the first
     nan."""
 
-    def run(x: Any) -> Sym:
+    def run(x) -> Sym:
         x = np.reshape(as_real_symbol(*lifted(x)), (-1,))
         best, place = x[0], lift(x.g, 0.0)
         for k in range(1, len(x)):
@@ -121,7 +120,7 @@ FUNCTIONS[np.argmax], FUNCTIONS[np.argmin] = place_of(lambda a, b: a > b), place
 # --- SciPy's functions ---
 
 
-def top_of(x: Sym, axis: Any) -> Sym:
+def top_of(x: Sym, axis) -> Sym:
     """Return the largest numbers along the axis, which is kept; 0 where they are infinite."""
     x = broadcast_instruction(x.g, "primal", x)
     m = symbolic_reduce(x, axis, True, op=lambda a, b: symbolic_where(a < b, b, a), empty=-np.inf)
@@ -131,7 +130,7 @@ def top_of(x: Sym, axis: Any) -> Sym:
 ARRAYS[PRIMITIVES["top_of"].prim] = top_of
 
 
-def symbolic_polygamma(n: Any, x: Any) -> Sym:
+def symbolic_polygamma(n, x) -> Sym:
     n, x = lifted(n, x)
     order = n.constant()
     if order is None or order.ndim or order != int(order) or order < 0:

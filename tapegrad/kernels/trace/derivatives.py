@@ -28,7 +28,7 @@ from .symbolic import Sym, as_real_symbol, broadcast_instruction, leaf_nodes, le
 class MarkedArgument:
     """One argument: the `nodes` of its numbers or blocks, and the marks in their places."""
 
-    def __init__(self, g: Any, x: Sym, number: int):
+    def __init__(self, g, x: Sym, number: int):
         self.g, self.shape, self.size, self.block = g, x.shape, x.size, g.limits.large(x.size)
         self.nodes = self.like(x)
         self.marks = [g.raw("mark", i, shape=g.shape[i], meta=(number, k)) for k, i in enumerate(self.nodes)]
@@ -47,10 +47,10 @@ class TracedRun:
 
     def __init__(
         self,
-        tracer: Any,
+        tracer,
         call: str,
         f: Callable,
-        argnums: Any,
+        argnums,
         args: tuple,
         kwargs: dict,
         one_way: bool = False,
@@ -79,10 +79,10 @@ class TracedRun:
         )
         self.units = self.through(self.unit_ways()) if self.looped and not one_way else None
 
-    def mark(self, n: int, x: Any) -> Any:
-        found: list = []
+    def mark(self, n: int, x):
+        found = []
 
-        def leaf(v: Any) -> Any:
+        def leaf(v):
             if not varied(v):
                 found.append(None)
                 return v
@@ -134,17 +134,17 @@ class TracedRun:
         self.g.substitute(nodes, self.back)
         return [self.back[i] for i in nodes]
 
-    def numbers(self, x: Any) -> Any:
+    def numbers(self, x):
         """Return a result of f as a number or an array, or None."""
         return as_real_symbol(lift(self.g, x)) if x is not None and not isinstance(x, str) else None
 
-    def unmarked(self, x: Any) -> Any:
+    def unmarked(self, x):
         """Return a leaf of f's result without marks."""
         if not isinstance(x, Sym):
             return x
         return leaf_of_nodes(self.g, self.without_marks(x.node_list), x.shape)
 
-    def plain(self, tree: Any) -> Any:
+    def plain(self, tree):
         """Return a result of f, or aux, without marks."""
         return tree_map(self.unmarked, tree)
 
@@ -179,11 +179,11 @@ class TracedRun:
         rest = iter(self.without_marks(slopes))
         return [leaf_of_nodes(g, [next(rest) for _ in range(m.size)], m.shape) for m in self.all]
 
-    def pushed(self, t: dict) -> Any:
+    def pushed(self, t: dict):
         """Return the tangent of f's result for the tangents t of the marks."""
         g = self.g
 
-        def leaf(x: Any) -> Any:
+        def leaf(x):
             y = self.numbers(x)
             if y is None:
                 return None
@@ -192,7 +192,7 @@ class TracedRun:
 
         return tree_map(leaf, self.out)
 
-    def as_arguments(self, arrays: list) -> Any:
+    def as_arguments(self, arrays: list):
         """Arrange one array for each marked array as the trees of the chosen arguments; None where not
         differentiated."""
         rest = iter(arrays)
@@ -203,7 +203,7 @@ class TracedRun:
         return made[0] if self.single else tuple(made)
 
 
-def varied(x: Any) -> bool:
+def varied(x) -> bool:
     """Return whether x is a real number or array, other than integers."""
     if isinstance(x, Sym):
         return not x.is_bool
@@ -213,7 +213,7 @@ def varied(x: Any) -> bool:
 class Derivatives:
     """The transforms for one trace."""
 
-    def __init__(self, tracer: Any):
+    def __init__(self, tracer):
         self.tracer = tracer
         self.count, self.first = 0, 1  # number of marks, and the first one of no function yet
         self.open: set[int] = set()  # marks of functions that are running
@@ -247,12 +247,12 @@ class Derivatives:
     def run(
         self,
         call: str,
-        f: Any,
-        argnums: Any,
+        f,
+        argnums,
         args: tuple,
         kwargs: dict,
         has_aux: bool,
-        lift: Any = None,
+        lift=None,
         one_way: bool = False,
     ) -> TracedRun:
         """Run f, or what `lift` makes of it."""
@@ -260,13 +260,11 @@ class Derivatives:
         f = self.tracer.rebuild(f if lift is None else lift(f))
         return TracedRun(self.tracer, call, f, argnums, args, kwargs, one_way, has_aux)
 
-    def primal(self, x: Any) -> Any:
+    def primal(self, x):
         """Return x without its derivatives (`tapegrad.value`)."""
         return broadcast_instruction(x.g, "primal", x) if isinstance(x, Sym) and not x.is_bool else x
 
-    def pulled_gradient(
-        self, call: str, f: Any, argnums: Any, args: tuple, kwargs: dict, has_aux: bool
-    ) -> tuple:
+    def pulled_gradient(self, call: str, f, argnums, args: tuple, kwargs: dict, has_aux: bool) -> tuple:
         """Return the value, aux and the gradient."""
         r = self.run(call, f, argnums, args, kwargs, has_aux)
         y = r.out
@@ -279,11 +277,11 @@ class Derivatives:
         gradient = r.as_arguments(r.pulled([(int(r.numbers(y).nodes), self.tracer.g.one)]))
         return r.plain(r.out), r.plain(r.aux), gradient
 
-    def vjp(self, call: str, f: Any, argnums: Any, primals: tuple, has_aux: bool) -> tuple:
+    def vjp(self, call: str, f, argnums, primals: tuple, has_aux: bool) -> tuple:
         r = self.run(call, f, argnums, primals, {}, has_aux)
 
-        def pullback(w: Any) -> Any:
-            seeds: list[Any] = []
+        def pullback(w):
+            seeds = []
             for y, c in zip(leaves(r.out), leaves(w), strict=True):
                 y = r.numbers(y)
                 if y is not None and c is not None:
@@ -298,7 +296,7 @@ class Derivatives:
         return (r.plain(r.out), pullback, r.plain(r.aux))[: 2 + has_aux]
 
     def run_forward(
-        self, call: str, f: Any, args: tuple, nums: tuple, tangents: tuple, lifted: Any, has_aux: bool
+        self, call: str, f, args: tuple, nums: tuple, tangents: tuple, lifted, has_aux: bool
     ) -> tuple:
         """Return the value, the tangent and aux."""
         moving = [(n, v) for n, v in zip(nums, tangents, strict=True) if v is not None]
@@ -317,17 +315,7 @@ class Derivatives:
         t = r.way(ways)
         return r.plain(r.out), r.pushed(r.through([t])[0] if r.looped else t), r.plain(r.aux)
 
-    def jacobian(
-        self,
-        call: str,
-        f: Any,
-        argnums: Any,
-        args: tuple,
-        kwargs: dict,
-        mode: str,
-        has_aux: bool,
-        lifted: Any,
-    ) -> Any:
+    def jacobian(self, call: str, f, argnums, args: tuple, kwargs: dict, mode: str, has_aux: bool, lifted):
         r = self.run(call, f, argnums, args, kwargs, has_aux, lifted)
         outputs = [r.numbers(y) for y in leaves(r.out)]
         n_in, n_out = sum(m.size for m in r.all), sum(y.size for y in outputs if y is not None)
@@ -336,7 +324,7 @@ class Derivatives:
         found = tree_map(lambda y: None if y is None else r.as_arguments(next(blocks)), r.out)
         return (found, r.plain(r.aux)) if has_aux else found
 
-    def hmp(self, f: Any, x: Any, V: Any, args: tuple, argnums: Any, has_aux: bool) -> Any:
+    def hmp(self, f, x, V, args: tuple, argnums, has_aux: bool):
         rows = [tree_map(lambda v, k=k: v[k], V) for k in range(len(leaves(V)[0]))]
         product: Any = value_grad_hvp
         found = [product(f, x, v, args, argnums, has_aux)[2:] for v in rows]
@@ -359,11 +347,11 @@ def reverse_rows(r: TracedRun, outputs: list) -> list:
 def forward_columns(r: TracedRun) -> list:
     """Return the same derivatives, with one sweep for each differentiated number."""
     g = r.g
-    found: list = []
+    found = []
     ways = iter(r.unit_ways() if r.units is None else r.units)
     for m in r.all:
         found.append([[x for x in leaves(r.pushed(next(ways))) if x is not None] for _ in range(m.size)])
-    made: list[Any] = []
+    made = []
     for n, y in enumerate([y for y in [r.numbers(x) for x in leaves(r.out)] if y is not None]):
         made.append([])
         for k, m in enumerate(r.all):

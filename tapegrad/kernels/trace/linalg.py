@@ -5,7 +5,7 @@ selects exchange rows without a branch, and each sample has its own order. 2 x 2
 and determinants up to 4 x 4 are sums of products. A matrix without a Cholesky factor gives nan for its
 sample; nothing raises."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from .symbolic import (
 )
 
 
-def one_matrix(a: Any) -> Sym:
+def one_matrix(a) -> Sym:
     """Return a as a symbolic matrix; raise for a stack of matrices."""
     (a,) = lifted(a)
     if a.ndim != 2:
@@ -31,7 +31,7 @@ def one_matrix(a: Any) -> Sym:
     return a
 
 
-def symbolic_cholesky(a: Any) -> Sym:
+def symbolic_cholesky(a) -> Sym:
     a = one_matrix(a)
     g, n = a.g, len(a)
     if g.limits.large(a.size):
@@ -45,9 +45,7 @@ def symbolic_cholesky(a: Any) -> Sym:
     return L
 
 
-def symbolic_solve_triangular(
-    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any
-) -> Sym:
+def symbolic_solve_triangular(a, b, trans=0, lower: bool = False, unit_diagonal: bool = False, **_) -> Sym:
     a, b = lifted(a, b)
     g = one_matrix(a).g
     transpose = trans in (1, "T", 2, "C")
@@ -101,7 +99,7 @@ def _elimination(a: Sym, numbers: int = 0) -> Elimination:
     return found
 
 
-def _exchange(m: Sym, i: int, j: int, condition: Any) -> None:
+def _exchange(m: Sym, i: int, j: int, condition) -> None:
     top, low = m[j].copy(), m[i].copy()
     m[j], m[i] = symbolic_where(condition, low, top), symbolic_where(condition, top, low)
 
@@ -116,7 +114,7 @@ def _eliminated(found: Elimination, b: Sym) -> Sym:
     return b
 
 
-def symbolic_solve(a: Any, b: Any) -> Sym:
+def symbolic_solve(a, b) -> Sym:
     a, b = lifted(a, b)
     g, n = one_matrix(a).g, len(a)
     if n == 1:
@@ -135,7 +133,7 @@ def symbolic_solve(a: Any, b: Any) -> Sym:
     return g.eliminated[key].copy()
 
 
-def symbolic_inv(a: Any) -> Sym:
+def symbolic_inv(a) -> Sym:
     a = one_matrix(a)
     g, n = a.g, len(a)
     if n == 2:
@@ -144,7 +142,7 @@ def symbolic_inv(a: Any) -> Sym:
     return symbolic_solve(a, np.eye(n))
 
 
-def symbolic_det(a: Any) -> Sym:
+def symbolic_det(a) -> Sym:
     a = one_matrix(a)
     g, n = a.g, len(a)
     if n <= 4:
@@ -171,7 +169,7 @@ def sum_of_minors(a: Sym, columns: tuple) -> Sym:
     return total
 
 
-def symbolic_slogdet(a: Any) -> tuple[Sym, Sym]:
+def symbolic_slogdet(a) -> tuple[Sym, Sym]:
     """Return the sign and the logarithm of the absolute value."""
     a = one_matrix(a)
     g, n = a.g, len(a)

@@ -138,7 +138,7 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
     return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), body, carry)
 
 
-def segment_steps(carry: Any, max_steps: int, lanes: int, least: int) -> int:
+def segment_steps(carry, max_steps: int, lanes: int, least: int) -> int:
     """Return the number of steps in a segment of a loop.
 
     `lanes`: the samples that are computed side by side. `least`: the shortest segment that pays."""
@@ -146,9 +146,7 @@ def segment_steps(carry: Any, max_steps: int, lanes: int, least: int) -> int:
     return max(KEPT_NUMBERS // (lanes * numbers), least, math.isqrt(max_steps))
 
 
-def while_loop_in_segments(
-    cond: Callable, body: Callable, carry: Any, max_steps: int, segment: Any = None, **kept: int
-) -> Any:
+def while_loop_in_segments(cond: Callable, body: Callable, carry, max_steps: int, segment=None, **kept: int):
     """Return the result of `while_loop`. What a derivative keeps is bounded.
 
     It reads what was carried before each step. If so many steps may exceed a segment, it keeps the starts
@@ -162,12 +160,12 @@ def while_loop_in_segments(
     return while_loop(cond, lambda c: one(c, steps), carry, max_steps // steps + 2)
 
 
-def _apart(carry: Any) -> Any:
+def _apart(carry):
     """Return the carry with copies of its arrays: a body may write into them, and the start stays."""
     return tree_map(lambda x: x.copy() if isinstance(x, (np.ndarray, Sym, Variable)) else x, carry)
 
 
-def _in_turn(n: int, body: Callable, carry: Any) -> Any:
+def _in_turn(n: int, body: Callable, carry):
     carry = _apart(carry)
     for i in range(n):
         carry = body(i, carry)
@@ -248,7 +246,7 @@ def _proved_loop(t: Tracer, wanted: LoopRequest, leader: list[int], gate: int) -
             begun.forget()
             begun.number = g.loops
             (condition, after, inner), made = attempt()
-            classes: dict = {}
+            classes = {}
             finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
             home = t.home(_within(t, made, [*start, *after, wanted.steps, condition]))
             proved = finer == leader and (home.going == gate or not inner)
@@ -267,8 +265,8 @@ def _proved_loop(t: Tracer, wanted: LoopRequest, leader: list[int], gate: int) -
 
 
 def _traced_loop(
-    t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, of: Callable, carry: Any
-) -> Any:
+    t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, of: Callable, carry
+):
     """Trace a loop of the kernel."""
     g = t.g
     start, build = flatten_nodes(g, carry)
@@ -298,7 +296,7 @@ def _within(t: Tracer, made: ProgramLoop, nodes: list[int]) -> int:
     return within if t.hoists or len(t.regions) == 1 else within | 1 << t.regions[-1].loop
 
 
-def contribution_bool(g: Graph, x: Any) -> int:
+def contribution_bool(g: Graph, x) -> int:
     x = lift(g, x)
     if x.size != 1:
         raise KernelError("the condition of while_loop must be one value for each sample")

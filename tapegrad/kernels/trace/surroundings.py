@@ -48,7 +48,7 @@ TWINS = {
 }  # fmt: skip
 
 
-def counterpart(x: Any) -> Any:
+def counterpart(x):
     """Return NumPy's or SciPy's counterpart of a module of tapegrad or CuPy, or of a function of CuPy,
     otherwise x; symbols have no library."""
     if isinstance(x, types.ModuleType):
@@ -62,13 +62,13 @@ def counterpart(x: Any) -> Any:
 class Float64Type(type):
     """np.float64 in a kernel function: the real number of a symbol, otherwise NumPy's class itself."""
 
-    def __call__(cls, x: Any = 0.0) -> Any:
+    def __call__(cls, x=0.0):
         return as_real_symbol(x) if isinstance(x, Sym) else np.float64(x)
 
-    def __instancecheck__(cls, x: Any) -> bool:
+    def __instancecheck__(cls, x) -> bool:
         return isinstance(x, np.float64)
 
-    def __eq__(cls, other: Any) -> bool:
+    def __eq__(cls, other) -> bool:
         return other is cls or other is np.float64
 
     def __hash__(cls) -> int:
@@ -157,7 +157,7 @@ class Rebuilder(Shadow):
 
         return run
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         """Return the stand-in for x inside the kernel function."""
         x = counterpart(x)
         kind: Any = type(x)
@@ -205,17 +205,17 @@ class Rebuilder(Shadow):
             return f
         return self.rebuilt(f, self.globals_of(space))
 
-    def method(self, m: Any) -> Any:
+    def method(self, m):
         return m if isinstance(m.__self__, DRAWN) else super().method(m)  # (the trace notices draws)
 
     def globals_of(self, space: dict) -> dict:
         return self.own_globals(space)
 
-    def noted(self, x: Any) -> None:
+    def noted(self, x) -> None:
         """(A kernel compares by itself what its functions capture.)"""
 
 
-def rebuilt_with(f: Any, users: Any = None) -> types.FunctionType:
+def rebuilt_with(f, users=None) -> types.FunctionType:
     """Mark a function of this package that calls the user's: both are rebuilt, and errors name the user's."""
     f.users = f if users is None else users
     return f
@@ -224,7 +224,7 @@ def rebuilt_with(f: Any, users: Any = None) -> types.FunctionType:
 class Densities:
     """scipy.stats as the densities of tapegrad.stats, which consist of traceable operations."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name in stats.__all__:
             return getattr(stats, name)
         raise KernelError(
@@ -232,7 +232,7 @@ class Densities:
         )
 
 
-def density(x: Any) -> Any:
+def density(x):
     """Return the stand-in for an object of scipy.stats that the user imported by name."""
     theirs = sys.modules["scipy.stats"]
     return next((getattr(stats, name) for name in stats.__all__ if getattr(theirs, name, None) is x), x)
@@ -241,7 +241,7 @@ def density(x: Any) -> Any:
 class RandomStandIn:
     """Stands for a generator of random numbers."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         raise KernelError(
             f"{name}: a kernel function is traced once, and random numbers drawn in it would be the same in "
             "every launch. Draw them outside and pass them as data"
@@ -254,7 +254,7 @@ class ModuleOverlay:
     def __init__(self, module: types.ModuleType, own: dict):
         self.module, self.own = module, own
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name in self.own:
             return self.own[name]
         value = getattr(self.module, name)
@@ -263,7 +263,7 @@ class ModuleOverlay:
         return FOREIGN.get(value, value) if callable(value) else value
 
 
-def origin(f: Any) -> str:
+def origin(f) -> str:
     """Return 'name (file:line)' of a user's function."""
     f = getattr(f, "users", f)
     code = getattr(f, "__code__", None)
@@ -271,7 +271,7 @@ def origin(f: Any) -> str:
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
 
 
-def line_of(error: BaseException, f: Any) -> str:
+def line_of(error: BaseException, f) -> str:
     """Return the line of the user's function where the error arose."""
     file = getattr(getattr(getattr(f, "users", f), "__code__", None), "co_filename", "tapegrad/kernels")
     found = [

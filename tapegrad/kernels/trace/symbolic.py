@@ -67,7 +67,7 @@ class Sym(Symbolic):
     product: Any = None  # (A, B) where this is A @ B, for symmetry
     zero_d = False  # of one number: is it an array of no axes, which NumPy writes in place, and not a scalar?
 
-    def __init__(self, g: Graph, ids: Any):
+    def __init__(self, g: Graph, ids):
         self.g, self.ids = g, np.asarray(ids, dtype=np.int64)
 
     # `isinstance` asks for it; a symbol answers as what it stands for, as a Variable does
@@ -103,24 +103,24 @@ class Sym(Symbolic):
     def __repr__(self) -> str:
         return f"Sym{self.shape}"
 
-    def copy(self, order: Any = "C") -> "Sym":
+    def copy(self, order="C") -> "Sym":
         return Sym(self.g, self.ids.copy(order))
 
     __copy__ = copy
 
-    def astype(self, dtype: Any, copy: bool = True) -> "Sym":
+    def astype(self, dtype, copy: bool = True) -> "Sym":
         if np.dtype(dtype).kind == "f":
             x = as_real_symbol(self)
             return x.copy("K") if copy and x is self else x
         raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
 
-    def _as_move(name: Any) -> Any:
+    def _as_move(name: Any):
         return lambda self, *args: Sym(self.g, getattr(self.ids, name)(*args))
 
     reshape, ravel, flatten, transpose = map(_as_move, ("reshape", "ravel", "flatten", "transpose"))
     del _as_move
 
-    def _as_function(name: Any) -> Any:
+    def _as_function(name: Any):
         f = getattr(np, name)
 
         def method(self, *args, **kwargs):
@@ -142,7 +142,7 @@ class Sym(Symbolic):
 
     # --- indexing ---
 
-    def __getitem__(self, key: Any) -> "Sym":
+    def __getitem__(self, key) -> "Sym":
         keys = key if isinstance(key, tuple) else (key,)
         keys = tuple([constant_index(k) for k in keys])
         if not any(isinstance(k, Sym) for k in keys):
@@ -160,7 +160,7 @@ class Sym(Symbolic):
             out = symbolic_where(equal(i, k), Sym(self.g, x.ids[keys[:at] + (k,) + keys[at + 1 :]]), out)
         return symbolic_where(out, True, False) if self.is_bool else lift(self.g, out)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key, value) -> None:
         keys = key if isinstance(key, tuple) else (key,)
         keys = tuple([constant_index(k) for k in keys])
         if not self.ids.flags.writeable:
@@ -183,7 +183,7 @@ class Sym(Symbolic):
                 equal(i, k), value, kept if lost is False else symbolic_where(lost, np.nan, kept)
             ).ids
 
-    def _as_member(self, value: Any) -> "Sym":
+    def _as_member(self, value) -> "Sym":
         """Convert `value` to an element of this array."""
         value = lift(self.g, value)
         if self.is_bool:
@@ -234,7 +234,7 @@ class Sym(Symbolic):
     def item(self):
         return self.reshape(()) if self.size == 1 else self.__float__()
 
-    def __array__(self, *args: Any, **kwargs: Any):
+    def __array__(self, *args, **kwargs):
         c = self.constant()
         if c is None:
             raise self.g.refused(
@@ -250,7 +250,7 @@ class Sym(Symbolic):
 
     # --- NumPy's protocols ---
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc, method: str, *x, **kwargs):
         if is_complex(x) and method == "__call__" and not kwargs:
             return COMPLEX["ufunc"](self.g, ufunc, x)
         out = kwargs.pop("out", None)
@@ -283,7 +283,7 @@ class Sym(Symbolic):
             y = apply_operation(self.g, ufunc, x)
         return apart(y, x) if out is None else stored(out, y)
 
-    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+    def __array_function__(self, f: Callable, types, args: tuple, kwargs: dict):
         if is_complex(args):
             return COMPLEX["function"](self.g, f, args, kwargs)
         ours, theirs, out = FUNCTIONS.get(f), function_for(f), None
@@ -296,7 +296,7 @@ class Sym(Symbolic):
             y = as_symbol_array(lift(self.g, y))
         return stored(out, y)
 
-    def _in_place(name: Any) -> Any:
+    def _in_place(name: Any):
         op = getattr(operator, name)
 
         def method(self, other):
@@ -335,19 +335,19 @@ class RuntimeView(Sym):
 
     ids: Any = property(_read)
 
-    def __getitem__(self, key: Any) -> Sym:
+    def __getitem__(self, key) -> Sym:
         x = super().__getitem__(key)
         keys = tuple([constant_index(k) for k in (key if isinstance(key, tuple) else (key,))])
         views = all([isinstance(k, (int, slice, Sym)) or k is None or k is Ellipsis for k in keys])
         return RuntimeView(self, keys) if x.ndim and views and type(x) is Sym else x
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key, value) -> None:
         x = self.copy()
         x[key] = value
         self.parent[self.keys] = x
 
 
-def public_name(f: Any) -> str:
+def public_name(f) -> str:
     """Return the name that users know; SciPy's ufuncs do not tell their module."""
     if not isinstance(f, np.ufunc):
         return f.__module__ + "." + f.__name__
@@ -367,10 +367,10 @@ class Symbols(Trace):
         self.inside = inside  # the operations whose bodies run
         self.gated = False  # was a product gated?
 
-    def values(self, x: Any) -> Any:
+    def values(self, x):
         raise UnknownNumber("its rule asks for values, which are known only when the kernel runs")
 
-    def run(self, f: Callable, x: Any, params: dict) -> Any:
+    def run(self, f: Callable, x, params: dict):
         """Call f with symbols, also in lists and tuples; return symbols. What f writes is written."""
         given, named = self.wrapped(tuple(x)), {k: self.wrapped(v) for k, v in params.items()}
         try:
@@ -382,12 +382,12 @@ class Symbols(Trace):
         finally:
             self.close()
 
-    def wrapped(self, x: Any) -> Any:
+    def wrapped(self, x):
         if type(x) in (list, tuple):
             return type(x)([self.wrapped(v) for v in x])
         return self.made(x) if isinstance(x, Sym) else x
 
-    def unwrapped(self, x: Any) -> Any:
+    def unwrapped(self, x):
         if is_node(x):
             return rebuilt(x, [self.unwrapped(v) for v in children(x)])
         layout_of(x)  # a view reads its base
@@ -402,12 +402,12 @@ class Symbols(Trace):
         strides = tuple([s * d.itemsize // x.ids.itemsize for s in x.ids.strides])
         return variable(hollow(np, x.shape, d, strides), self, x)
 
-    def step(self, prim: Primitive, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
+    def step(self, prim: Primitive, args, inputs, slots, params: dict):
         x = [v if s is None else s for v, s in zip(inputs, slots, strict=True)]
         y = self.applied(prim, x, params)
         return self.wrapped(y if prim.aliases or prim is READ else apart(y, x))
 
-    def applied(self, prim: Primitive, x: list, params: dict) -> Any:
+    def applied(self, prim: Primitive, x: list, params: dict):
         """Return the symbols of the results."""
         f, g, whole = prim.scalar, graph_of(*x), ARRAYS.get(prim)
         if whole is not None:
@@ -438,7 +438,7 @@ class Compositions(Symbols):
         return x if x._slot.is_bool else self.made(broadcast_instruction(x._slot.g, "primal", x._slot))
 
 
-def apply_operation(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
+def apply_operation(g: Graph, f, x: tuple, settings: dict | None = None):
     """Apply NumPy's or SciPy's function f, by its operation or its composition in ops/."""
     ours = function_for(f)
     prim = getattr(ours, "prim", None)
@@ -465,9 +465,9 @@ class Operation:
         self.n = prim.scalar[1] if isinstance(prim.scalar, tuple) else self.inputs
         self.logical = (0,) if prim.scalar == "select" else ()  # the boolean inputs
         self.partial, self.pull = functools.cache(self._partial), functools.cache(self._pull)
-        self._gated: dict = {}  # input -> does its rule use a gated product?
+        self._gated = {}  # input -> does its rule use a gated product?
 
-    def value(self, *c: float) -> Any:
+    def value(self, *c: float):
         """Return its value at constants, or None if the kernel must compute it."""
         if self.n < self.inputs:  # the body wants its result, too
             return None
@@ -531,11 +531,11 @@ class Operation:
         return node_of(g, out)
 
 
-def NO_RULE(*x: Any, **params: Any) -> None:
+def NO_RULE(*x, **params) -> None:
     """The rule of a piecewise constant operation."""
 
 
-def node_of(g: Graph, x: Any) -> int:
+def node_of(g: Graph, x) -> int:
     """Return the node of a number; a missing derivative is zero."""
     return g.zero if x is None else int(lift(g, x).ids)
 
@@ -559,7 +559,7 @@ for _entry in PRIMITIVES.values():
 del _entry
 
 
-def constant_index(k: Any) -> Any:
+def constant_index(k):
     if isinstance(k, Sym):
         c = k.constant()
         if c is not None:
@@ -578,7 +578,7 @@ def _symbolic_axis(keys: tuple) -> int:
     return at[0]
 
 
-def constants(g: Graph, value: Any) -> np.ndarray:
+def constants(g: Graph, value) -> np.ndarray:
     value = np.asarray(value)
     if value.dtype.kind not in "biuf":
         raise KernelError(f"a kernel computes with real numbers, and met an object of dtype {value.dtype}")
@@ -589,7 +589,7 @@ def constants(g: Graph, value: Any) -> np.ndarray:
     return ids
 
 
-def lift(g: Graph, value: Any) -> Sym:
+def lift(g: Graph, value) -> Sym:
     """Convert numbers, arrays and nested lists of them to one symbolic array."""
     if isinstance(value, Sym):
         if value.g is not g:
@@ -604,7 +604,7 @@ def lift(g: Graph, value: Any) -> Sym:
     return Sym(g, constants(g, value))
 
 
-def lifted(*x: Any) -> list[Sym]:
+def lifted(*x) -> list[Sym]:
     """Convert values to symbols of the graph that one of them has."""
     g = graph_of(*x)
     return [lift(g, v) for v in x]
@@ -626,14 +626,14 @@ def with_one_dtype(x: list) -> list:
     return [as_real_symbol(v) for v in x] if len(kinds) > 1 else x
 
 
-def is_complex(x: Any) -> bool:
+def is_complex(x) -> bool:
     """Return whether x, or an item of a nested list, is complex."""
     if isinstance(x, (list, tuple)):
         return any(map(is_complex, x))
     return type(x) is complex or getattr(getattr(x, "dtype", None), "kind", "") == "c"
 
 
-def graph_of(*x: Any) -> Any:
+def graph_of(*x):
     for v in x:
         if isinstance(v, Symbolic):
             return v.g
@@ -644,13 +644,13 @@ def graph_of(*x: Any) -> Any:
     return None
 
 
-def apart(y: Any, x: Any) -> Any:
+def apart(y, x):
     """Return y, copied if it shares memory with a symbol of x."""
     shared = isinstance(y, Sym) and any(isinstance(v, Sym) and np.may_share_memory(v.ids, y.ids) for v in x)
     return y.copy("K") if shared else y
 
 
-def stored(out: Any, y: Any) -> Any:
+def stored(out, y):
     """Write results into the arrays `out`, if there are any; return these."""
     if out is None:
         return y
@@ -691,7 +691,7 @@ def operand_node(g: Graph, ids: np.ndarray) -> int:
     return first if first < ELEMENT and (ids == first).all() else g.pack(ids)
 
 
-def broadcast_instruction(g: Graph, op: str, *operands: Any) -> Sym:
+def broadcast_instruction(g: Graph, op: str, *operands) -> Sym:
     x = [lift(g, v) for v in operands]
     x = [
         truth(v) if op in LOGIC or (op == "select" and k == 0) else as_real_symbol(v) for k, v in enumerate(x)
@@ -716,7 +716,7 @@ def broadcast_instruction(g: Graph, op: str, *operands: Any) -> Sym:
     return Sym(g, out)
 
 
-def symbolic_where(c: Any, a: Any, b: Any) -> Any:
+def symbolic_where(c, a, b):
     c, a, b = lifted(c, a, b)
     if not with_one_dtype([a, b])[0].is_bool:
         return broadcast_instruction(c.g, "select", c, a, b)
@@ -727,11 +727,11 @@ def symbolic_where(c: Any, a: Any, b: Any) -> Any:
     return broadcast_instruction(c.g, "or", *both)
 
 
-def equal(a: Any, b: Any) -> Sym:
+def equal(a, b) -> Sym:
     return broadcast_instruction(graph_of(a, b), "eq", a, b)
 
 
-def implements_symbolic(*theirs: Any) -> Callable:
+def implements_symbolic(*theirs) -> Callable:
     """Register the decorated function for these NumPy functions and ufuncs on traced arrays."""
 
     def declare(f):

@@ -117,14 +117,14 @@ class Tracer:
                 found = region
         return found
 
-    def twice(self, call: Callable, f: Any) -> Any:
+    def twice(self, call: Callable, f):
         """Return call(), which traces f, after a second call with the same result."""
         if self.once:
             return call()
         begun = self.attempt()
         return self.again(begun, call(), call, f)
 
-    def again(self, begun: "TraceStart", first: Any, call: Callable, f: Any) -> Any:
+    def again(self, begun: "TraceStart", first, call: Callable, f):
         """Return call(), whose result has been `first` since `begun`.
 
         A function with another result changes what it reads, and is refused, because a kernel keeps one
@@ -147,7 +147,7 @@ class Tracer:
             )
         return found
 
-    def run(self, f: Callable, *args: Any) -> Any:
+    def run(self, f: Callable, *args):
         """Trace f(*args); f gets copies, which it may write."""
         if self.g.captured is not None:
             self.g.captured.root(f)
@@ -172,7 +172,7 @@ class Tracer:
             error.add_note(f"while tracing {origin(f)} into a kernel, at {line_of(error, f)}")
             raise
 
-    def sym(self, ids: Any) -> Sym:
+    def sym(self, ids) -> Sym:
         return Sym(self.g, ids)
 
     def inputs(self, kind: str, loop: int, first: int, shape: tuple) -> Sym:
@@ -183,14 +183,14 @@ class Tracer:
         return leaf_of_nodes(g, [g.input(kind, loop, first + k) for k in range(n)], shape)
 
 
-def writable_argument(x: Any) -> Any:
+def writable_argument(x):
     """Return an argument that the function may write."""
     return (
         ParameterRows(x, x.reads) if isinstance(x, ParameterRows) else x.copy() if isinstance(x, Sym) else x
     )
 
 
-def same_node_trees(g: Graph, a: Any, b: Any) -> bool:
+def same_node_trees(g: Graph, a, b) -> bool:
     """Return whether these trees of symbols and numbers consist of the same nodes."""
     if is_node(a) or is_node(b):
         x, y = [children(v) if is_node(v) else [v] for v in (a, b)]
@@ -219,7 +219,7 @@ class ParameterRows(Sym):
 
     The count is the last row that was read, or all rows if the array was used as a whole."""
 
-    def __init__(self, x: Any, reads: ReadCount | None = None):
+    def __init__(self, x, reads: ReadCount | None = None):
         """Wrap x; with a count `reads`, this is a copy of x."""
         self.g, self.held, self.reads = x.g, x.ids if reads is None else x.held.copy(), reads or ReadCount()
 
@@ -236,7 +236,7 @@ class ParameterRows(Sym):
     def __len__(self) -> int:
         return len(self.held)
 
-    def __getitem__(self, key: Any) -> Sym:
+    def __getitem__(self, key) -> Sym:
         first = key[0] if isinstance(key, tuple) and key else key
         if isinstance(first, (int, np.integer, slice)) and not isinstance(first, bool):
             rows = np.atleast_1d(np.arange(len(self.held))[first])
@@ -244,7 +244,7 @@ class ParameterRows(Sym):
             return Sym(self.g, self.held[key])
         return super().__getitem__(key)
 
-    def refuse_rest(self, f: Any) -> None:
+    def refuse_rest(self, f) -> None:
         """Raise ShapeError if rows after the last one read are left; a function that reads none has gradient
         zero."""
         p = len(self.held)
@@ -269,7 +269,7 @@ def components_differ(cls: Class) -> Class:
     return cls
 
 
-def equal_components(start: list[int], carry: Any) -> list[int]:
+def equal_components(start: list[int], carry) -> list[int]:
     """Return for each component of a carry the first one that equals it at the start."""
     if type(carry) in DIFFERING:
         return list(range(len(start)))
@@ -277,7 +277,7 @@ def equal_components(start: list[int], carry: Any) -> list[int]:
     return [classes.setdefault(s, k) for k, s in enumerate(start)]
 
 
-def flatten_nodes(g: Graph, tree: Any) -> tuple[list[int], Any]:
+def flatten_nodes(g: Graph, tree) -> tuple[list[int], Any]:
     """Return the nodes of a tree of numbers and arrays, and a function that builds the tree from other nodes.
 
     A large array is one node. If there is one, smaller arrays are single nodes too."""
@@ -318,17 +318,13 @@ def number_count(g: Graph, nodes: list[int]) -> int:
     return sum(element_total(g.shape[i]) for i in nodes)
 
 
-def contribution(g: Graph, x: Any, f: Any) -> int:
+def contribution(g: Graph, x, f) -> int:
     x = as_real_symbol(lift(g, x))
     if x.size != 1:
         raise KernelError(
             f"{origin(f)} must return one number for each datum, and returned shape {x.shape}; use np.sum"
         )
     return x.node_list[0]
-
-
-def handed_out(g: Graph, x: Any) -> list[int]:
-    return as_real_symbol(lift(g, x)).node_list
 
 
 def datum(t: Tracer, loop: int, rows: int) -> Sym:
@@ -449,7 +445,11 @@ class RecursionTrace:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
             after = flatten_nodes(g, out[0])[0]
-            inc = handed_out(g, out[1]) if what == "path" else [contribution(g, out[1], self.step)]
+            inc = (
+                as_real_symbol(lift(g, out[1])).node_list
+                if what == "path"
+                else [contribution(g, out[1], self.step)]
+            )
             t.varying([*after, *inc])
         self.loop.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
@@ -535,7 +535,7 @@ def trace_recursion(
     p: int,
     rows: int,
     missing: bool,
-    rule: Any,
+    rule,
     build: Callable | None = None,
     what: str = "value",
 ) -> KernelProgram:
@@ -583,7 +583,7 @@ def trace_map(
     out = t.run(f, *[args[k] for k in place])
     members: list = []
 
-    def note(x: Any) -> Any:
+    def note(x):
         if is_node(x):
             return rebuilt(x, [note(m) for m in children(x)])
         x = as_real_symbol(lift(t.g, x))
@@ -592,7 +592,7 @@ def trace_map(
 
     tree = note(out)
 
-    def build(rows: Any, node: Any = None) -> Any:
+    def build(rows, node=None):
         node = tree if node is None else node
         if is_node(node):
             return rebuilt(node, [build(rows, m) for m in children(node)])

@@ -8,7 +8,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -81,12 +80,12 @@ class MatrixOperation:
     def _operands(self, g: Graph, i: int) -> list:
         return [g.args[i][k] for k in self.arrays]
 
-    def _of_output(self, x: Any) -> Any:
+    def _of_output(self, x):
         return (
             tuple([x if k == self.output else None for k in range(self.prim.multi)]) if self.prim.multi else x
         )
 
-    def _run(self, g: Graph, i: int, rule: Callable, x: list) -> Any:
+    def _run(self, g: Graph, i: int, rule: Callable, x: list):
         """Call rule(*x, output, *inputs, **settings)."""
         out, kept = Sym(g, g.names(i, g.shape[i])), g.limits
         g.limits = WHOLE
@@ -138,7 +137,7 @@ class ConstantNode:
         return g.zero
 
 
-def node_of_array(g: Graph, x: Any) -> int:
+def node_of_array(g: Graph, x) -> int:
     return operand_node(g, x.ids)
 
 
@@ -175,19 +174,19 @@ def fold_triangle(x: Sym, alike: bool, lower: bool) -> Sym:
     return (x + x.T) * triangle_ones(len(x), lower, 0.5)
 
 
-def of_prim(name: str) -> Any:
+def of_prim(name: str):
     return PRIMITIVES[name].prim
 
 
 # --- operations on arrays of which functions of ops/ are composed ---
 
 
-def moved_elements(prim: Any) -> Callable:
+def moved_elements(prim) -> Callable:
     """An operation that only moves elements, on node numbers; 0 stands for the zeros that it inserts.
 
     The result of a view shares its memory with the argument, as in NumPy."""
 
-    def run(*xs: Any, **params: Any) -> Sym:
+    def run(*xs, **params) -> Sym:
         xs = tuple(with_one_dtype(lifted(*xs)))
         if prim.aliases or prim is READ:
             return Sym(xs[0].g, prim.run(xs[0].ids, **params))
@@ -197,7 +196,7 @@ def moved_elements(prim: Any) -> Callable:
     return run
 
 
-def assigned(x: Any, y: Any, **region: Any) -> Sym:
+def assigned(x, y, **region) -> Sym:
     """Return x after a write of y into a region, on node numbers."""
     x, y = with_one_dtype(lifted(x, y))
     return Sym(x.g, ASSIGN.run(x.ids.copy(), y.ids, **region))
@@ -207,14 +206,14 @@ def converted(x: Sym, to: np.dtype) -> Sym:
     return as_real_symbol(x) if x.is_bool and to.kind in "iu" else symbolic_astype(x, to)
 
 
-def running_sum(x: Any, axis: int, back: bool = False) -> Any:
+def running_sum(x, axis: int, back: bool = False):
     ids = np.moveaxis(as_real_symbol(x).ids, axis, 0)
     rows = [Sym(x.g, row) for row in ids]
     sums = list(itertools.accumulate(rows[::-1] if back else rows))
     return np.stack(sums[::-1] if back else sums, axis)
 
 
-def length(x: Any, axis: Any = None, keepdims: bool = False, **_: Any) -> Sym:
+def length(x, axis=None, keepdims: bool = False, **_) -> Sym:
     """Return the 2-norm over the axes."""
     g, axes = x.g, axes_of(axis, x.ndim)
     ids = np.moveaxis(as_real_symbol(x).ids, axes, range(-len(axes), 0))
@@ -224,7 +223,7 @@ def length(x: Any, axis: Any = None, keepdims: bool = False, **_: Any) -> Sym:
     return Sym(g, np.array(nodes, np.int64).reshape(kept_dims(x.shape, axes) if keepdims else kept))
 
 
-def contraction(*xs: Any, subscripts: str, optimize: Any) -> Sym:
+def contraction(*xs, subscripts: str, optimize) -> Sym:
     """Return the sums of products of einsum, written out."""
     symbols = [as_real_symbol(x) for x in lifted(*xs)]
     g, nodes = symbols[0].g, [x.nodes for x in symbols]
@@ -243,7 +242,7 @@ def contraction(*xs: Any, subscripts: str, optimize: Any) -> Sym:
     return Sym(g, out)
 
 
-def full_convolution(x: Any, y: Any) -> Sym:
+def full_convolution(x, y) -> Sym:
     x, y = lifted(x, y)
     n, m = len(x), len(y)
     terms = [[x[i] * y[k - i] for i in range(max(0, k - m + 1), min(n, k + 1))] for k in range(n + m - 1)]

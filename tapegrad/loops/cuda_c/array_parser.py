@@ -3,7 +3,6 @@
 A tuple is resolved here into its members, and a part of an array into its elements."""
 
 import functools
-from typing import Any
 
 from .parser import CNode, CParser, CVariable
 
@@ -49,7 +48,7 @@ class ArrayParser(CParser):
         self.expect(";")
         return CNode("expression", line, (x,))
 
-    def function(self, *x: Any) -> None:
+    def function(self, *x) -> None:
         self.parts: dict[
             str, CNode | None
         ] = {}  # name of a tuple or of a part of an array -> what it stands for

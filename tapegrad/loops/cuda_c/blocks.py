@@ -1,7 +1,7 @@
 """The body of a C function as a graph of blocks, for `scalar_frame`."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..numba_ir import graph_of_blocks
 from ..program import LoopRefused
@@ -117,7 +117,7 @@ class BlockGraph:
             self.blocks[header].counted = counted_loop(first, test, step, body, latch)
 
 
-def variables_set(x: Any) -> set[CVariable]:
+def variables_set(x) -> set[CVariable]:
     """The variables that a tree declares or assigns."""
     found = set()
     for n in nodes(x):

@@ -39,10 +39,10 @@ class CallFrameOfC(KernelFrameOfC):
     def on_size(self, n: CNode) -> CNumber:
         return CNumber(functools.reduce(lambda a, b: self.learned("mul", (a, b)), self.lengths(n)), "i8")
 
-    def on_call(self, name: str, args: tuple) -> Any:
+    def on_call(self, name: str, args: tuple):
         return self.called(name, args, used=True)
 
-    def called(self, name: str, args: tuple, used: bool) -> Any:
+    def called(self, name: str, args: tuple, used: bool):
         w = self.w
         if name in self.source.parsed.functions:
             return self.inlined(self.source.parsed.functions[name], args, used)
@@ -65,7 +65,7 @@ class CallFrameOfC(KernelFrameOfC):
             return self.loaded(self.pointer(args[0], name))
         return self.mathematical(name, [self.number(a) for a in args])
 
-    def inlined(self, f: CFunction, args: tuple, used: bool) -> Any:
+    def inlined(self, f: CFunction, args: tuple, used: bool):
         if f.name in self.callers:
             raise self.refuse(f"{f.name} calls itself")
         if len(args) != len(f.params):

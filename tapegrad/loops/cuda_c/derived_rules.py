@@ -1,7 +1,6 @@
 """The derivatives of a raw kernel (`tapegrad.kernels.raw(..., vjp="derive")`), read from its CUDA C."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -23,9 +22,9 @@ REAL_TYPES = {np.dtype(np.float64): "f8", np.dtype(np.float32): "f4"}
 class DerivedRules:
     """`pull` and `push` are the rules of the raw kernel k."""
 
-    def __init__(self, k: Any):
+    def __init__(self, k):
         self.k = k
-        self.kernels: dict = {}
+        self.kernels = {}
         self.kernel(np.dtype(np.float64)).operation(False, 1 << 10)  # refuses what cannot be read
 
     def kernel(self, real: np.dtype) -> CKernel:
@@ -52,7 +51,7 @@ class DerivedRules:
         values = self.values(args, known, real, grid, block, xp)
         return operation, values, {a.name: n for n, a in enumerate(k.args)}
 
-    def values(self, args: tuple, known: dict, real: np.dtype, grid: tuple, block: tuple, xp: Any) -> list:
+    def values(self, args: tuple, known: dict, real: np.dtype, grid: tuple, block: tuple, xp) -> list:
         """The arguments of the operation: arrays are flat; then the sizes of the launch."""
         slots = math.prod(grid) * math.prod(block)
         given, values = iter(args), []
@@ -73,7 +72,7 @@ class DerivedRules:
         p = self.kernel(real).text.program(self.k.code.entry, True, shared)
         search_races(p, self.values(args, known, real, grid, block, np))
 
-    def pull(self, g: Any, out: Any, *args: Any) -> tuple:
+    def pull(self, g, out, *args) -> tuple:
         k = self.k
         operation, values, places = self.call(args)
         bars = dict(zip([a.name for a in k.outs], g if isinstance(g, (tuple, list)) else (g,), strict=True))
@@ -90,10 +89,10 @@ class DerivedRules:
             terms.append(None if c is None else reshape(c, to=shape(x)) if a.dims is not None else c)
         return tuple(terms)
 
-    def push(self, t: tuple, out: Any, *args: Any) -> Any:
+    def push(self, t: tuple, out, *args):
         k = self.k
         operation, values, places = self.call(args)
-        dots: list = [None] * len(values)
+        dots = [None] * len(values)
         for a, d in zip(k.given, t, strict=True):
             if d is not None:
                 dots[places[a.name]] = reshape(d, to=(-1,)) if a.dims is not None else d
@@ -106,7 +105,7 @@ class DerivedRules:
         return tangents if isinstance(out, tuple) else tangents[0]
 
 
-def source_in_c(k: Any, derivative: str | None, real: Any) -> str:
+def source_in_c(k, derivative: str | None, real) -> str:
     """The CUDA C of a raw kernel's program, or of its derivative."""
     if not getattr(k, "derived", False):
         raise ArgumentError(f"{k.__name__}: its rules are not derived; pass vjp='derive' to kernels.raw")

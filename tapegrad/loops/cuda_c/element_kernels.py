@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class KernelArguments:
         except ValueError as error:
             raise ShapeError(f"{name}: {error}") from None
 
-    def type(self, p: Any) -> str:
+    def type(self, p) -> str:
         found = self.types.get(p.ctype) if p.dtype is None else type_of_dtype(p.dtype)
         if found is None:
             raise LoopRefused(f"{self.name}: the type {p.ctype} is not known from the arguments")
@@ -63,7 +62,7 @@ class KernelArguments:
         return [f"{TYPE_NAMES[self.type(p)]} {p.name} = _{p.name}[i];" for p in found]
 
     @property
-    def library(self) -> Any:
+    def library(self):
         return next(xp_of(x) for x in self.looks if is_array(x))
 
     def results(self, source: str, entry: str, values: list, work: int) -> dict:
@@ -73,7 +72,7 @@ class KernelArguments:
             return k.results(1, 1, values)
         return k.results(min(max(-(-work // BLOCK), 1), 65535), BLOCK, values)
 
-    def flat(self, x: Any, k: int, axes: tuple | None = None) -> Any:
+    def flat(self, x, k: int, axes: tuple | None = None):
         """An argument in the order of its elements."""
         look = self.looks[k]
         if not is_array(look):
@@ -93,7 +92,7 @@ def generated_kernel(source: str, entry: str, types: tuple) -> CKernel:
     return CKernel(KernelText(source, f"<{entry}>", dict(types), parser=ArrayParser), entry)
 
 
-def elementwise_text(kernel: Any, a: KernelArguments) -> str:
+def elementwise_text(kernel, a: KernelArguments) -> str:
     """A kernel that does what an `ElementwiseKernel` does, on flat arrays."""
     nin, names = kernel.nin, [p.name for p in a.params]
     outs = [p for p in a.params[nin:] if not p.raw]
@@ -115,7 +114,7 @@ def elementwise_text(kernel: Any, a: KernelArguments) -> str:
     return "\n".join(lines)
 
 
-def call_elementwise_kernel(kernel: Any, args: Sequence, size: int | None = None) -> Any:
+def call_elementwise_kernel(kernel, args: Sequence, size: int | None = None):
     """Call a `cupy.ElementwiseKernel` with tracked values."""
     params = [p for p in kernel.params if p.name != "_ind"]
     nin, nout = kernel.nin, kernel.nout
@@ -139,7 +138,7 @@ def call_elementwise_kernel(kernel: Any, args: Sequence, size: int | None = None
     return tuple(results) if nout > 1 or kernel.return_tuple else results[0]
 
 
-def reduction_text(kernel: Any, a: KernelArguments) -> str:
+def reduction_text(kernel, a: KernelArguments) -> str:
     """A kernel that does what a `ReductionKernel` does; the elements of each result lie together."""
     result, total = a.params[-1], kernel.reduce_type or a.params[-1].ctype
     empty = kernel.identity in (None, "")
@@ -167,9 +166,7 @@ def reduction_text(kernel: Any, a: KernelArguments) -> str:
     return "\n".join(lines)
 
 
-def call_reduction_kernel(
-    kernel: Any, args: Sequence, out: Any = None, axis: Any = None, keepdims: bool = False
-) -> Any:
+def call_reduction_kernel(kernel, args: Sequence, out=None, axis=None, keepdims: bool = False):
     """Call a `cupy.ReductionKernel` with tracked values: one thread computes each result, in order."""
     nin = kernel.nin
     if len(args) != nin or kernel.nout != 1:

@@ -4,7 +4,6 @@ Numbers have C's types. An unsigned number may be held as its value modulo 2^32 
 brought into range where that matters."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class KernelFrameOfC(ScalarFrame):
         self.skipped: set[int] = set()
         super().__init__(graph.flow, source.regions)
 
-    def run(self) -> Any:
+    def run(self):
         if not self.prefix:
             for v in self.source.parsed.shared:
                 self.source.shared[v] = self.new_array(v, None)
@@ -55,15 +54,15 @@ class KernelFrameOfC(ScalarFrame):
 
     # --- of ControlFlow ---
 
-    def moves(self, source: Any, target: Any) -> None:
+    def moves(self, source, target) -> None:
         pass
 
-    def statements(self, b: Any) -> None:
+    def statements(self, b) -> None:
         if b not in self.skipped:
             for s in self.blocks[b].statements:
                 self.statement(s)
 
-    def ending(self, b: Any) -> tuple:
+    def ending(self, b) -> tuple:
         block = self.blocks[b]
         self.w.line = block.line
         if block.end[0] == "branch":
@@ -72,11 +71,11 @@ class KernelFrameOfC(ScalarFrame):
             self.w.set(self.prefix + "return", self.converted(self.number(block.end[1]), self.f.type).v)
         return block.end[:2] if block.end[0] == "jump" else ("return",)
 
-    def assigned(self, blocks: Any) -> set:
+    def assigned(self, blocks) -> set:
         names = {self.key(v) for v in assigned_in([self.blocks[b] for b in blocks])}
         return names | {n + STATE for n in names} | {self.prefix + "return"}
 
-    def counted(self, header: Any) -> tuple | None:
+    def counted(self, header) -> tuple | None:
         block = self.blocks[header]
         c = block.counted
         if c is None:
@@ -113,7 +112,7 @@ class KernelFrameOfC(ScalarFrame):
         else:
             self.evaluate(s.parts[0])
 
-    def declared(self, v: CVariable, init: Any) -> None:
+    def declared(self, v: CVariable, init) -> None:
         if v.shared:
             if init is not None:
                 raise self.refuse("a shared array with initial values")
@@ -128,7 +127,7 @@ class KernelFrameOfC(ScalarFrame):
                 raise self.refuse("braces around a number")
             self.assign_to(v, self.evaluate(init))
 
-    def new_array(self, v: CVariable, init: Any) -> CPointer:
+    def new_array(self, v: CVariable, init) -> CPointer:
         shape = []
         for d in v.dims or (CNode("number", 0, ("i4", 1)),):
             if d is None:
@@ -147,7 +146,7 @@ class KernelFrameOfC(ScalarFrame):
             self.w.store(array, (literal(k, "i8"),), self.converted(self.number(x), v.type).v)
         return p
 
-    def assign_to(self, v: CVariable, x: Any) -> Any:
+    def assign_to(self, v: CVariable, x):
         if v.pointer or v.dims:
             if not isinstance(x, CPointer) or x.type != v.type:
                 raise self.refuse(
@@ -167,7 +166,7 @@ class KernelFrameOfC(ScalarFrame):
         self.w.set(self.key(v), x.v)
         return x
 
-    def called(self, name: str, args: tuple, used: bool) -> Any:
+    def called(self, name: str, args: tuple, used: bool):
         raise NotImplementedError
 
     # --- numbers ---
@@ -233,21 +232,21 @@ class KernelFrameOfC(ScalarFrame):
 
     # --- expressions ---
 
-    def evaluate(self, n: CNode) -> Any:
+    def evaluate(self, n: CNode):
         self.w.line = n.line or self.w.line
         return getattr(self, "on_" + n.kind.replace(" ", "_"))(*n.parts)
 
-    def on_number(self, type: str, value: Any) -> CNumber:
+    def on_number(self, type: str, value) -> CNumber:
         return CNumber(literal(value, stored_type(type)), type)
 
-    def on_name(self, v: Any) -> Any:
+    def on_name(self, v):
         if isinstance(v, str):
             if v not in CONSTANTS_OF_C:
                 raise self.refuse(f"{v} is not defined")
             return CNumber(literal(CONSTANTS_OF_C[v], "f8"), "f8")
         return self.variable(v)
 
-    def variable(self, v: CVariable) -> Any:
+    def variable(self, v: CVariable):
         if v in self.source.shared and not v.dims:  # a shared number
             return self.loaded(self.source.shared[v])
         if v in self.source.shared:
@@ -264,11 +263,11 @@ class KernelFrameOfC(ScalarFrame):
             raise self.refuse(f"{name} is not known")
         return CNumber(self.source.special[name], "u4", "index")
 
-    def on_comma(self, a: CNode, b: CNode) -> Any:
+    def on_comma(self, a: CNode, b: CNode):
         self.evaluate(a)
         return self.evaluate(b)
 
-    def on_cast(self, type: str, pointer: bool, n: CNode) -> Any:
+    def on_cast(self, type: str, pointer: bool, n: CNode):
         x = self.evaluate(n)
         if isinstance(x, CPointer) or pointer:
             if not (pointer and isinstance(x, CPointer) and x.type == type):
@@ -276,7 +275,7 @@ class KernelFrameOfC(ScalarFrame):
             return x
         return self.converted(x, type)
 
-    def on_element(self, base: CNode, at: CNode) -> Any:
+    def on_element(self, base: CNode, at: CNode):
         return self.loaded(self.pointer_to(CNode("element", self.w.line, (base, at))))
 
     def index_of(self, x: CNumber) -> Scalar:
@@ -287,10 +286,10 @@ class KernelFrameOfC(ScalarFrame):
     def moved(self, p: CPointer, by: Scalar) -> CPointer:
         return p._replace(at=by if p.at.number == 0 else self.learned("add", (p.at, by)))
 
-    def loaded(self, p: CPointer) -> Any:
+    def loaded(self, p: CPointer):
         return CNumber(self.w.load(p.array, p.place), p.type)
 
-    def pointer_to(self, n: CNode) -> Any:
+    def pointer_to(self, n: CNode):
         """The place of a node that can be assigned to; a variable, or a pointer."""
         self.w.line = n.line
         if n.kind == "name" and isinstance(n.parts[0], CVariable):
@@ -321,7 +320,7 @@ class KernelFrameOfC(ScalarFrame):
             raise self.refuse(f"{len(at)} indices of an array of {axes} axes")
         return p._replace(lead=tuple(at[:-1]), at=at[-1])
 
-    def on_assign(self, op: str, target: CNode, value: CNode) -> Any:
+    def on_assign(self, op: str, target: CNode, value: CNode):
         x = self.evaluate(value)
         place = self.pointer_to(target)
         if op:
@@ -335,13 +334,13 @@ class KernelFrameOfC(ScalarFrame):
         self.w.store(place.array, place.place, self.in_range(x))
         return x
 
-    def on_step(self, sign: str, target: CNode, before: bool) -> Any:
+    def on_step(self, sign: str, target: CNode, before: bool):
         place = self.pointer_to(target)
         old = self.variable(place) if isinstance(place, CVariable) else self.loaded(place)
         new = self.on_assign(sign, target, CNode("number", self.w.line, ("i4", 1)))
         return new if before else old
 
-    def on_unary(self, op: str, n: CNode) -> Any:
+    def on_unary(self, op: str, n: CNode):
         if op == "&":
             p = self.pointer_to(n)
             if isinstance(p, CVariable):
@@ -358,7 +357,7 @@ class KernelFrameOfC(ScalarFrame):
             )
         return x if op == "+" else self.binary("-", CNumber(literal(-1 if op == "~" else 0, "i8"), "i4"), x)
 
-    def on_binary(self, op: str, a: CNode, b: CNode) -> Any:
+    def on_binary(self, op: str, a: CNode, b: CNode):
         if op in ("&&", "||"):
             return self.both(op, a, b)
         x = self.evaluate(a)
@@ -390,7 +389,7 @@ class KernelFrameOfC(ScalarFrame):
             return CNumber(self.either(c, x, y), kind)
         return CNumber(w.compute("select", c, x(), y(), type=stored_type(kind)), kind)
 
-    def binary(self, op: str, x: Any, y: Any) -> Any:
+    def binary(self, op: str, x, y):
         if isinstance(x, CPointer) or isinstance(y, CPointer):
             return self.pointers(op, x, y)
         kind = common_type(x, y) if op not in ("<<", ">>") else common_type(x, x)
@@ -462,7 +461,7 @@ class KernelFrameOfC(ScalarFrame):
         q = w.compute("select", differ, w.compute("neg", q), q, type="i8")
         return q if op == "/" else w.compute("sub", a, w.compute("mul", q, b))
 
-    def pointers(self, op: str, x: Any, y: Any) -> Any:
+    def pointers(self, op: str, x, y):
         if op == "+" and isinstance(y, CPointer):
             x, y = y, x
         if isinstance(y, CNumber) and op in ("+", "-"):

@@ -3,7 +3,6 @@
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ TYPE_NAMES = {"f8": "double", "f4": "float", "i4": "int", "i8": "long long", "u4
               "u8": "unsigned long long", "b1": "bool"}  # fmt: skip
 
 
-def type_of_dtype(d: Any) -> str:
+def type_of_dtype(d) -> str:
     """The C type of a dtype."""
     d = np.dtype(d)
     found = f"{d.kind}{d.itemsize}"
@@ -35,7 +34,7 @@ class CKernel:
 
     def __init__(self, text: KernelText, entry: str):
         self.text, self.entry = text, entry
-        self.operations: dict = {}
+        self.operations = {}
 
     @property
     def function(self) -> CFunction:
@@ -52,7 +51,7 @@ class CKernel:
             self.operations[key] = operation_on(of_thread)(p)
         return self.operations[key]
 
-    def values(self, grid: Any, block: Any, args: Sequence) -> list:
+    def values(self, grid, block, args: Sequence) -> list:
         """The arguments of the operation."""
         params = self.function.params
         if len(args) != len(params):
@@ -66,7 +65,7 @@ class CKernel:
             raise ArgumentError(f"{self.entry}: a launch with {grid} blocks of {block} threads")
         return values + [n for k in sizes for n in [*k, 1, 1][:3][::-1]]
 
-    def results(self, grid: Any, block: Any, args: Sequence, dynamic_bytes: int = 0) -> dict:
+    def results(self, grid, block, args: Sequence, dynamic_bytes: int = 0) -> dict:
         """The new contents of the arrays that the kernel writes, by the number of the argument."""
         values = self.values(grid, block, args)
         looks = [layout_of(x) for v, x in zip(self.function.params, args, strict=True) if v.pointer]
@@ -79,11 +78,11 @@ class CKernel:
         made = dict(zip(p.outs, operation(*values), strict=True)) if p.outs else {}
         return {k: made[q] for k, q in enumerate(p.params) if q in made}
 
-    def __call__(self, grid: Any, block: Any, args: Sequence, dynamic_bytes: int = 0) -> None:
+    def __call__(self, grid, block, args: Sequence, dynamic_bytes: int = 0) -> None:
         for k, y in self.results(grid, block, args, dynamic_bytes).items():
             args[k][...] = astype(reshape(y, to=shape(args[k])), to=dtype(args[k]))
 
-    def array(self, v: Any, x: Any, look: Any) -> Any:
+    def array(self, v, x, look):
         name = v.name.split(".")[0]
         if not is_array(look):
             raise ArgumentError(f"{self.entry}: {name} is a pointer, and a {type(look).__name__} was given")
@@ -98,7 +97,7 @@ class CKernel:
             raise ArgumentError(f"{self.entry}: {name} is not contiguous; pass {name}.copy()")
         return reshape(x, to=(-1,))
 
-    def number(self, v: Any, x: Any, look: Any) -> Any:
+    def number(self, v, x, look):
         name = v.name.split(".")[0]
         if np.ndim(look) or (look if is_array(look) else np.asarray(look)).dtype.kind not in "biuf":
             raise ArgumentError(f"{self.entry}: {name} is a number, and a {type(look).__name__} was given")
@@ -117,7 +116,7 @@ def raw_kernel(source: str, entry: str, options: tuple) -> CKernel:
 
 
 def launch_raw_kernel(
-    source: str, entry: str, options: tuple, grid: Any, block: Any, args: Sequence, shared_bytes: int
+    source: str, entry: str, options: tuple, grid, block, args: Sequence, shared_bytes: int
 ) -> None:
     """Launch a `cupy.RawKernel` on tracked arrays."""
     raw_kernel(source, entry, options)(grid, block, args, shared_bytes)

@@ -157,7 +157,7 @@ class CParser:
             or self.peek() in REFUSED
         )
 
-    def declare(self, name: str, *x: Any) -> CVariable:
+    def declare(self, name: str, *x) -> CVariable:
         v = CVariable(f"{name}.{next(self.numbers)}", *x)
         self.scopes[-1][name] = v
         return v
@@ -241,7 +241,7 @@ class CParser:
 
     def braces(self) -> list:
         self.expect("{")
-        made: list = []
+        made = []
         while not self.take("}"):
             made.append(self.braces() if self.peek() == "{" else self.assignment())
             self.take(",")
@@ -443,7 +443,7 @@ def number(text: str) -> tuple[str, Any]:
     return ("f4", float(low.rstrip("f"))) if low.endswith("f") else ("f8", float(low.rstrip("l")))
 
 
-def nodes(x: Any) -> Iterable[CNode]:
+def nodes(x) -> Iterable[CNode]:
     """All nodes of a tree."""
     if isinstance(x, CNode):
         yield x
@@ -454,5 +454,5 @@ def nodes(x: Any) -> Iterable[CNode]:
             yield from nodes(p)
 
 
-def found_in(x: Any, test: Callable) -> bool:
+def found_in(x, test: Callable) -> bool:
     return any(test(n) for n in nodes(x))

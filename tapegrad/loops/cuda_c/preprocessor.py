@@ -74,7 +74,7 @@ class Preprocessor:
             if body is None or (params is not None and (k >= len(tokens) or tokens[k].text != "(")):
                 made.append(t)
                 continue
-            given: dict = {}
+            given = {}
             if params is not None:
                 parts, k = self.arguments(tokens, k + 1)
                 if len(parts) != len(params):

@@ -6,7 +6,6 @@ import importlib.util
 import inspect
 import types
 from collections.abc import Sequence
-from typing import Any
 
 import cupy
 import numpy as np
@@ -29,11 +28,11 @@ NUMPY_NAMES = frozenset(("minimum", "maximum", "remainder", "floor_divide"))
 class NamedRoutines:
     """A universal function of CuPy's for its compiler: some routines are calls of NumPy's function."""
 
-    def __init__(self, ufunc: Any):
+    def __init__(self, ufunc):
         self.ufunc, self.name, self.nin, self.nout = ufunc, ufunc.name, ufunc.nin, ufunc.nout
         self._ops, self._preamble = self, ""
 
-    def named(self, op: Any) -> Any:
+    def named(self, op):
         name = self.name.removeprefix("cupy_")
         if op is None or not (name in NUMPY_NAMES or "integral_power" in op.routine):
             return op
@@ -44,18 +43,18 @@ class NamedRoutines:
             routine=f"out0 = STD::{name}(in0, in1)",
         )
 
-    def _guess_routine_from_dtype(self, dtype: Any) -> Any:
+    def _guess_routine_from_dtype(self, dtype):
         return self.named(self.ufunc._ops._guess_routine_from_dtype(dtype))
 
-    def _guess_routine_from_in_types(self, *args: Any) -> Any:
+    def _guess_routine_from_in_types(self, *args):
         return self.named(self.ufunc._ops._guess_routine_from_in_types(*args))
 
 
 @functools.cache
-def compiler_with_lines() -> Any:
+def compiler_with_lines():
     """A copy of CuPy's compiler: its text tells the user's lines and calls NumPy's functions by name."""
 
-    def copy_of(name: str) -> Any:
+    def copy_of(name: str):
         spec = importlib.util.find_spec(f"cupyx.jit.{name}")
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -66,13 +65,13 @@ def compiler_with_lines() -> Any:
     compiler._builtin_funcs, functions._compile = functions, compiler
     statement, parsed, call = compiler._transpile_stmt, compiler._parse_function_object, compiler._call_ufunc
 
-    def parse(func: Any) -> Any:
+    def parse(func):
         tree, text = parsed(func)
         for node in ast.walk(tree):
             vars(node)["in_file"] = getattr(node, "lineno", 1) + func.__code__.co_firstlineno - 1
         return tree, text
 
-    def transpile(s: Any, *args: Any) -> list:
+    def transpile(s, *args) -> list:
         return [f"#line {s.in_file}", *statement(s, *args)]
 
     compiler._parse_function_object, compiler._transpile_stmt = parse, transpile
@@ -80,7 +79,7 @@ def compiler_with_lines() -> Any:
     return compiler
 
 
-def type_of_argument(x: Any, mode: str) -> Any:
+def type_of_argument(x, mode: str):
     """What CuPy's compiler is told of an argument."""
     look = layout_of(x)
     if is_array(look) and (look.ndim or xp_of(look) is not np):
@@ -91,7 +90,7 @@ def type_of_argument(x: Any, mode: str) -> Any:
 
 
 @functools.lru_cache(256)
-def python_kernel(kernel: Any, in_types: tuple) -> CKernel:
+def python_kernel(kernel, in_types: tuple) -> CKernel:
     """A kernel that `cupyx.jit.rawkernel` made, for arguments of these types."""
     func, head = kernel._func, ['extern "C"', "__global__"]
     made = compiler_with_lines().transpile(func, head, kernel._mode, in_types, _cuda_types.void)
@@ -99,16 +98,16 @@ def python_kernel(kernel: Any, in_types: tuple) -> CKernel:
     return CKernel(KernelText(made.code, file, parser=ArrayParser), made.func_name)
 
 
-def kernel_for(kernel: Any, args: Sequence) -> CKernel:
+def kernel_for(kernel, args: Sequence) -> CKernel:
     return python_kernel(kernel, tuple([type_of_argument(x, kernel._mode) for x in args]))
 
 
-def launch_python_kernel(kernel: Any, grid: Any, block: Any, args: Sequence, shared_bytes: int) -> None:
+def launch_python_kernel(kernel, grid, block, args: Sequence, shared_bytes: int) -> None:
     """Launch a kernel of `cupyx.jit.rawkernel` on tracked arrays."""
     kernel_for(kernel, args)(grid, block, args, shared_bytes)
 
 
-def program_of_launch(kernel: Any, launch: Any, args: Sequence, of_thread: bool) -> tuple[LoopProgram, list]:
+def program_of_launch(kernel, launch, args: Sequence, of_thread: bool) -> tuple[LoopProgram, list]:
     """The program of a kernel, of one thread or of all in order, and its arguments as NumPy arrays."""
     if launch is None:
         raise ArgumentError(f"{kernel.__name__} is a kernel: pass launch=(blocks, threads)")
@@ -118,7 +117,7 @@ def program_of_launch(kernel: Any, launch: Any, args: Sequence, of_thread: bool)
 
 
 @functools.lru_cache(256)
-def vectorized_kernel(v: Any, in_types: tuple) -> Any:
+def vectorized_kernel(v, in_types: tuple):
     """The elementwise kernel of a function of `cupy.vectorize`."""
     made = compiler_with_lines().transpile(v.pyfunc, ["__device__"], "numpy", in_types, None)
     names = [f"in{k}" for k in range(len(in_types))]
@@ -127,7 +126,7 @@ def vectorized_kernel(v: Any, in_types: tuple) -> Any:
     return cupy.ElementwiseKernel(params, outs, body, "cupy_vectorize", preamble=made.code)
 
 
-def call_vectorized(v: Any, args: Sequence) -> Any:
+def call_vectorized(v, args: Sequence):
     """Call a function of `cupy.vectorize` with tracked values."""
     if v.otypes is not None:
         raise LoopRefused("cupy.vectorize with otypes")

@@ -1,7 +1,5 @@
 """Loop programs of threads as operations on CuPy arrays: CUDA C, which NVRTC compiles."""
 
-from typing import Any
-
 import numpy as np
 
 from ..._core.arrays import is_array, xp_of
@@ -20,7 +18,7 @@ def text_of(p: LoopProgram) -> ThreadText:
 class ThreadLaunch:
     """One launch of a program of threads on plain arrays: they are written in place."""
 
-    def __init__(self, p: LoopProgram, values: list, xp: Any):
+    def __init__(self, p: LoopProgram, values: list, xp):
         self.p, self.values, self.xp = p, values, xp
         assert p.launch is not None
         gz, gy, gx, bz, by, bx = [int(n) for n in values[p.launch : p.launch + 6]]
@@ -45,7 +43,7 @@ class ThreadLaunch:
     def heights(self) -> dict:
         """How high each stack of the program becomes, at most."""
         p, derived = self.p, self.p.derived
-        found: dict = {}
+        found = {}
         before = derived.get("of")
         if before is not None and stacks_of(before):
             found.update(ThreadLaunch(before, self.values[: len(before.params)], self.xp).heights())
@@ -64,9 +62,9 @@ class ThreadLaunch:
 class ThreadOperation(LoopOperation):
     """The same on CuPy arrays."""
 
-    def run(self, *args: Any) -> tuple:
+    def run(self, *args) -> tuple:
         xp = next(xp_of(x) for x in args if is_array(x) and xp_of(x) is not np)
-        values: list[Any] = []
+        values = []
         for q, x in zip(self.p.params, args, strict=True):
             if isinstance(q, Scalar):
                 values.append(x.item() if hasattr(x, "item") else x)

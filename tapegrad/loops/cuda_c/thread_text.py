@@ -4,8 +4,6 @@ Its parameters are the arrays with their lengths and the numbers, in the order o
 for each number that the program yields, summed over the threads; then its stacks. A stack has a column for
 each thread. Where the program only fills a stack, its height is counted instead."""
 
-from typing import Any
-
 import numpy as np
 
 from ...kernels.emit.cuda_builder import functions_text, type_text
@@ -114,7 +112,7 @@ class ThreadText(StructuredText):
 
     # --- pieces ---
 
-    def word(self, v: Any) -> str:
+    def word(self, v) -> str:
         base = super().word(v)
         base = ("v" + base if base[0].isdigit() else base) + "_kept" * isinstance(v, LoopStack)
         return base + "_" * (base in RESERVED)
@@ -162,7 +160,7 @@ class ThreadText(StructuredText):
 
     # --- statements ---
 
-    def statement(self, s: Any, depth: int) -> None:
+    def statement(self, s, depth: int) -> None:
         if s.atomic:
             raise LoopRefused(
                 f"{self.p.name}, line {s.line}: the derivative of atomicMax or atomicMin depends on which "
@@ -218,7 +216,7 @@ class ThreadText(StructuredText):
         self.put(depth, f"for (int k = {start}; k < {total}; k += {step}) {self.name(a)}[k] = 0;")
         self.put(depth, "__syncthreads();")
 
-    def declare(self, s: Any, starts: Any, depth: int) -> None:
+    def declare(self, s, starts, depth: int) -> None:
         for r, v in zip(s.results, starts, strict=True):
             self.put(
                 depth, f"{C_TYPES[r.type]} {self.name(r)}{' = ' + self.value(v) if v is not None else ''};"
@@ -239,7 +237,7 @@ class ThreadText(StructuredText):
             self.assign(s.results, s.other.yields, depth + 1)
         self.put(depth, "}")
 
-    def loop(self, s: Any, depth: int) -> None:
+    def loop(self, s, depth: int) -> None:
         self.declare(s, s.inits, depth)
         if isinstance(s, For):
             i, (start, stop, step) = self.name(s.index), map(self.value, s.bounds)

@@ -320,7 +320,7 @@ def has_close_values(w):
     return abs(w[..., 1:] - w[..., :-1]).min(-1) <= closeness(w) * ends
 
 
-def end_recording_of_equal_values(a, w, vectors: bool = True) -> None:
+def end_recording_of_equal_values(a, w, vectors: bool) -> None:
     """Raise in a recording if some eigenvalues of a are equal, and a derivative must know that. The call
     then runs plainly. A replay compares, and departs once some are equal. Reverse mode of the values alone
     needs no such knowledge."""

@@ -121,9 +121,9 @@ def inverse_mills(x):
     return xp_of(x).where(x == -math.inf, 0.0, ratio).astype(x.dtype)[()]
 
 
-def far_out(x, single: float) -> float:
-    """The threshold above which the series below is exact up to rounding; for float32 `single`."""
-    return single if dtype(x).itemsize <= 4 else 12.0
+def far_out(x) -> float:
+    """The threshold above which the series below is exact up to rounding."""
+    return 4.5 if dtype(x).itemsize <= 4 else 12.0
 
 
 ODD = [math.prod(range(1, 2 * k, 2)) for k in range(17)]  # (2 k - 1)!!
@@ -131,8 +131,8 @@ ODD = [math.prod(range(1, 2 * k, 2)) for k in range(17)]  # (2 k - 1)!!
 DAWSN_TAIL = tuple([n / 2 ** (k + 1) for k, n in enumerate(ODD)])
 
 
-def odd_tail(x, terms: tuple):
-    return tail(x, terms=terms, p=1, q=2, m=1)
+def dawsn_tail(x):
+    return tail(x, terms=DAWSN_TAIL, p=1, q=2, m=1)
 
 
 def ratio_in_kernels(x, *, n):
@@ -166,9 +166,9 @@ def erfcx_slope(x):
 
 def dawsn_slope(x):
     return near_or_far(
-        abs(primal_of(x)) > far_out(x, 4.5),
+        abs(primal_of(x)) > far_out(x),
         x,
-        lambda x: odd_tail(absolute(x), DAWSN_TAIL),
+        lambda x: dawsn_tail(absolute(x)),
         lambda x: 1.0 - 2.0 * x * dawsn(x),
     )
 

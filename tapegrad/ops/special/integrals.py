@@ -20,7 +20,7 @@ from .declare import (
     special_function,
     with_own_value,
 )
-from .error_functions import DAWSN_TAIL, ROOT_2PI, ROOT_PI, erf, exprel, far_out, odd_tail
+from .error_functions import DAWSN_TAIL, ROOT_2PI, ROOT_PI, dawsn_tail, erf, exprel, far_out
 from .zeta import zeta_order
 
 # --- integrals ---
@@ -99,11 +99,9 @@ def wofz_slope(z):
     def far(z):
         upper = primal_of(z).imag >= 0.0
         below = select(upper, 0.0 * z, z)
-        return 2j / ROOT_PI * odd_tail(select(upper, z, -z), DAWSN_TAIL) - 4.0 * below * exp(-below * below)
+        return 2j / ROOT_PI * dawsn_tail(select(upper, z, -z)) - 4.0 * below * exp(-below * below)
 
-    return near_or_far(
-        abs(primal_of(z)) > far_out(z, 4.5), z, far, lambda z: 2j / ROOT_PI - 2.0 * z * wofz(z)
-    )
+    return near_or_far(abs(primal_of(z)) > far_out(z), z, far, lambda z: 2j / ROOT_PI - 2.0 * z * wofz(z))
 
 
 wofz = special_function(sp.wofz, lambda out, z: wofz_slope(z))
@@ -118,7 +116,7 @@ def voigt_spread(out, x, s, c):
     """The derivative by s is s times the second one by x: the profile solves the equation of heat."""
     z = voigt_point(x, s, c)
     curvature = near_or_far(
-        abs(primal_of(z)) > far_out(z, 4.5),
+        abs(primal_of(z)) > far_out(z),
         z,
         lambda z: 2j / ROOT_PI * tail(z, terms=DAWSN_TAIL, p=1, q=2, m=2),
         lambda z: -2.0 * (wofz(z) + z * wofz_slope(z)),

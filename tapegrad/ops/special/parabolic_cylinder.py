@@ -154,7 +154,7 @@ def d_by_order(v, x, slope):
 
 def v_by_order(v, x, slope):
     a = -v - 0.5
-    start: list = []
+    start = []
     for shift in (0.25, 0.75):
         p, q = 1.0 - shift - 0.5 * a, shift + 0.5 * a
         front = math.pi * exp(LOG2 * (0.5 * a + shift))

@@ -8,6 +8,7 @@ whose texts differ."""
 import ctypes
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,14 +44,16 @@ BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
 CODES: dict = {}
 
 
+@dataclass(eq=False)
 class SummedValue:
     """A sum, or an extreme: its operand is read at all places."""
 
+    k: int
+    axes: tuple
+    shape: tuple
+    how: str = "add"
     cost = 1
     gathered = None
-
-    def __init__(self, k: int, axes: tuple, shape: tuple, how: str = "add"):
-        self.k, self.axes, self.shape, self.how = k, axes, shape, how
 
     def sources(self) -> list:
         return [(self.k, identity_map(self.shape))]
@@ -63,7 +66,7 @@ class Group:
     """Instructions that run as one call.  `given`: the values that it reads; `left`: those that it makes,
     sums last; `carried`: views that later groups read."""
 
-    def __init__(self, kinds: Any, now: Any):
+    def __init__(self, kinds, now):
         self.kinds, self.shown, self.cuts, self.sums = kinds, kinds.shown, now.cuts, now.sums
         self.watched, self.forms = {k for k, i in now.code if i.watched}, now.forms
         self.dtype = np.dtype("f8") if now.dtype is None else now.dtype
@@ -83,9 +86,9 @@ class Group:
         self.names = [(k, i.name) for k, i in now.code if k not in self.carried]
         self.saved = kinds.gain(self, now) if self.left else 0.0
         self.code: Any = None
-        self.pool: list = []
+        self.pool = []
 
-    def gain(self, now: Any) -> float:
+    def gain(self, now) -> float:
         """About how many nanoseconds it saves."""
         saved = 0.0
         for k, _ in now.code:
@@ -114,11 +117,11 @@ class Group:
             * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written) if k not in self.bases])
         )
 
-    def key(self) -> Any:
+    def key(self):
         """What its code depends on; raises TypeError where that cannot be told."""
         number = {k: n for n, k in enumerate((*self.given, *self.values, *self.sums))}
         of = lambda k: number[k] if k in number else repr(self.kinds.constant(k))
-        found: list = [self.dtype, *[self.shown[k][:4] for k in self.given], *[number[k] for k in self.left]]
+        found = [self.dtype, *[self.shown[k][:4] for k in self.given], *[number[k] for k in self.left]]
         for k, d in self.values.items():
             if isinstance(d, Element):
                 said = ufunc_of(d.i)
@@ -153,7 +156,7 @@ class Group:
         self.code = code
         return code
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given):
         """What it makes, a tuple; None where a value is not finite that NumPy might warn of, or memory is not
         as it was recorded. After the given values comes memory for what is written, or None."""
         code = self.code or self.ready()
@@ -166,9 +169,9 @@ class Group:
         return out
 
 
-def buffer_shares(kinds: Any, now: Any) -> tuple:
+def buffer_shares(kinds, now) -> tuple:
     """(views that are carried on, values that are written), of those gathered."""
-    carried: dict = {}
+    carried = {}
     stored = []
     for k, d in now.values.items():
         later = [
@@ -193,9 +196,9 @@ class GroupCode:
     def __init__(self, group: Group):
         self.group, self.shown, self.values, self.sums = group, group.shown, group.values, group.sums
         self.g = Exact()
-        self.nests: dict = {}
+        self.nests = {}
         self.table = {a: n for n, a in enumerate((*group.arrays, *group.written))}
-        self.parts: dict = {k: [] for k in group.totals}
+        self.parts = {k: [] for k in group.totals}
         for k in group.stored:
             self.store(k)
         for k, d in self.sums.items():
@@ -282,8 +285,8 @@ class GroupCode:
         first, and made in turn."""
         if k not in self.values:
             return self.leaf(nest, k, place)
-        asked: dict = {k: {place: None}}
-        needs: dict = {}
+        asked = {k: {place: None}}
+        needs = {}
         for v in reversed(self.values):
             for at in asked.get(v, ()):
                 if (v, at) not in nest.known:
@@ -356,7 +359,7 @@ class GroupCode:
         first, steps = nest.in_memory(place, strides)
         return ArrayAccess(self.table[a], first, steps, dtype == BOOL, whole_bits(dtype))
 
-    def gather(self, nest: Nest, d: Any, place: tuple, index: int) -> int:
+    def gather(self, nest: Nest, d, place: tuple, index: int) -> int:
         """The node of an element at an index along an axis."""
         a = self.access(nest, d.gathered, operand_place(d.map, place, len(nest.extents)))
         a.index, a.step = index, self.shown[d.gathered][2][d.axis]
@@ -366,7 +369,7 @@ class GroupCode:
 
     # --- the call ---
 
-    def caller(self) -> Any:
+    def caller(self):
         """Its call as a text: (state, *given, *memory for what is written or None)."""
         group, space = (
             self.group,
@@ -421,7 +424,7 @@ def whole_bits(dtype: np.dtype) -> int:
     return 8 * dtype.itemsize if dtype in INTEGERS else 0
 
 
-def argument_form(d: Any, a: int) -> tuple | None:
+def argument_form(d, a: int) -> tuple | None:
     return d.form if type(d) is RegionView and d.base == a else None
 
 

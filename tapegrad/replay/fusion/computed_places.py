@@ -4,7 +4,7 @@ An integer is a float64 within a loop. Where it may not be exact, or an index is
 its flag, and the bound calls run instead."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class ScatteredSum(Indexed):
 
     axes, how = (), "add"
 
-    def __init__(self, k: int, shape: tuple, at: tuple, axis: int, count: int | None, own: dict, base: Any):
+    def __init__(self, k: int, shape: tuple, at: tuple, axis: int, count: int | None, own: dict, base):
         super().__init__([at, (k, identity_map(shape))], [count])
         self.k, self.shape, self.axis, self.own, self.gathered = k, shape, axis, own, base
 
@@ -137,13 +137,15 @@ class ScatteredSum(Indexed):
         return self.list if self.gathered is None else [*self.list, (self.gathered, ())]
 
 
+@dataclass(eq=False)
 class Indices:
-    """Indices along an axis of an array, or along several as one. `at`: (the operand, its map); `count`: of
-    how many elements, None where it is known to be one; `shape`: of the result; `own`: axes of the array ->
-    those of the result."""
+    """Indices along an axis of an array, or along several as one."""
 
-    def __init__(self, at: tuple, axis: int, count: int | None, shape: tuple, own: dict):
-        self.at, self.axis, self.count, self.shape, self.own = at, axis, count, shape, own
+    at: tuple  # (the operand, its map)
+    axis: int
+    count: int | None  # of elements; None where it is known to be one
+    shape: tuple  # of the result
+    own: dict  # axes of the array -> those of the result
 
     def gather(self, x: int, to: tuple) -> Gather:
         none = (0,) * len(self.shape)
@@ -152,11 +154,11 @@ class Indices:
         )
         return Gather(x, m, self.at, self.axis, self.count)
 
-    def scattered(self, k: int, base: Any) -> ScatteredSum:
+    def scattered(self, k: int, base) -> ScatteredSum:
         return ScatteredSum(k, self.shape, self.at, self.axis, self.count, self.own, base)
 
 
-def along_axis(kinds: Any, x: tuple, at: int, axis: int) -> Indices | None:
+def along_axis(kinds, x: tuple, at: int, axis: int) -> Indices | None:
     """The indices of `numpy.take_along_axis`, for an array of shape x."""
     to = kinds.shown[at][1]
     if kinds.operand(at) not in EXACT_BELOW or len(to) != len(x):
@@ -170,7 +172,7 @@ def along_axis(kinds: Any, x: tuple, at: int, axis: int) -> Indices | None:
     return Indices((at, broadcast(to, shape)), axis, x[axis], shape, own)
 
 
-def constant_indices(kinds: Any, x: tuple, strides: tuple, at: Any) -> Indices | None:
+def constant_indices(kinds, x: tuple, strides: tuple, at) -> Indices | None:
     """The indices x[:, ..., i, j, ...] by arrays of integers that are constant."""
     parts = [*at] if type(at) is tuple else [at]
     while parts and type(parts[-1]) is slice and parts[-1] == slice(None):
@@ -196,14 +198,14 @@ def constant_indices(kinds: Any, x: tuple, strides: tuple, at: Any) -> Indices |
     return Indices((kinds.new_constant(numbers.astype(I4)), m), last, None, shape, axes)
 
 
-def element_numbers(kinds: Any, k: int, i: Instruction) -> ElementNumbers | None:
+def element_numbers(kinds, k: int, i: Instruction) -> ElementNumbers | None:
     shape, at, to = kinds.shown[k][1], i.params["at"], i.params["to"]
     fit = all([x is HOLE for x in at]) and all([kinds.operand(a) in EXACT_BELOW for a in i.args])
     sources = [(a, broadcast(kinds.shown[a][1], shape)) for a in i.args]
     return ElementNumbers(sources, list(to)) if fit and len(at) == len(to) else None
 
 
-def indexed(kinds: Any, k: int, i: Instruction) -> Any:
+def indexed(kinds, k: int, i: Instruction):
     """The definition of an instruction with indices, or None."""
     prim, x, params = i.prim, i.args[0], i.params
     if kinds.on_device or not kinds.extended or not all([kinds.is_ours(a) for a in (k, x)]):

@@ -25,10 +25,10 @@ TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "in
 class DeviceText(CudaBuilder):
     """The text of a kernel."""
 
-    def __init__(self, g: Any, nests: list, bits: int):
+    def __init__(self, g, nests: list, bits: int):
         super().__init__(bits)
         self.g, self.nests = g, nests
-        self.functions: set = set()
+        self.functions = set()
 
     def text(self, arrays: list, written: list, singles: int, totals: list) -> str:
         """`arrays` and `written`: their dtypes; `totals`: for each full sum (nest, its sum in it)."""
@@ -47,7 +47,7 @@ class DeviceText(CudaBuilder):
         self.line(
             "const i64 all = (i64)gridDim.x * blockDim.x, me = (i64)blockIdx.x * blockDim.x + threadIdx.x;"
         )
-        ends: list = []
+        ends = []
         for nest in self.nests:
             ends.append((ends[-1] if ends else 0) + math.prod(nest.extents))
         self.line(f"for (i64 t = me; t < {ends[-1]}; t += all) {{")
@@ -74,7 +74,7 @@ class DeviceText(CudaBuilder):
             counters.append(self.let(f"{rest} % {n}", "i64"))
             rest = self.let(f"{rest} / {n}", "i64")
         counters.reverse()
-        env: dict = {node: f"n{k}" for node, k in nest.numbers.items()}
+        env = {node: f"n{k}" for node, k in nest.numbers.items()}
         for node, a in nest.loads.items():
             there = self.place(a, counters)
             env[node] = (
@@ -93,7 +93,7 @@ class DeviceText(CudaBuilder):
         for k, j in sums:
             self.line(f"s{k} += {self.value(nest.sums[j][0], env)};")
 
-    def place(self, a: Any, counters: list) -> str:
+    def place(self, a, counters: list) -> str:
         size = 1 if a.truth else (a.whole or self.bits) // 8
         parts = [f"{c} * {s // size}" for c, s in zip(counters, a.strides, strict=True) if s]
         return f"a{a.pointer}[{' + '.join([*parts, str(a.first // size)])}]"
@@ -145,7 +145,7 @@ class DeviceCode(GroupCode):
         order = [*group.written, *group.totals]
         back = [order.index(k) for k in group.left]
 
-        def call(state: Any, *x: Any) -> Any:
+        def call(state, *x):
             if any([x[n].strides != s for n, s in strides]):
                 return None
             first = x[strides[0][0]]
@@ -167,7 +167,7 @@ class DeviceCode(GroupCode):
         return call
 
 
-def worth(group: Group, now: Any) -> float:
+def worth(group: Group, now) -> float:
     """More than no launch saved is worth it."""
     if not group.arrays:
         return 0.0

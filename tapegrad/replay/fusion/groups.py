@@ -40,22 +40,22 @@ SUM_KINDS = frozenset((SummedValue, ScatteredSum))
 class GroupDefinitions:
     """What each instruction is in a group: its definition, or None, as for those of `others`."""
 
-    def __init__(self, program: Program, small: int | None = None, others: Any = (), within: Any = ()):
+    def __init__(self, program: Program, small: int | None = None, others=(), within=()):
         self.within = within  # what blocks would do else
         self.program, self.shown = program.with_constants(), dict(program.shown)
         self.on_device = small is None and program.on_device  # arrays of CuPy then, and none of NumPy
-        self.code: Any = DeviceCode if self.on_device else GroupCode
+        self.code = DeviceCode if self.on_device else GroupCode
         self.gain: Callable = worth if self.on_device else Group.gain
         self.extended = small is None  # with extremes and integers
         least = 1 if self.on_device else max(GROUPED_ELEMENTS, 1)
         self.small = least if small is None else small
         self.there = {*program.inputs}
-        self.done: set = set()  # what has been read
+        self.done = set()  # what has been read
         self.ends = {*program.ends, *program.guards}
-        self.numbers: dict = {}
+        self.numbers = {}
         self.pairs = [*program.code]
         self.known = {k: None if k in others else self.definition(k, i) for k, i in self.pairs}
-        self.users: dict = {}
+        self.users = {}
         for k, i in self.pairs:
             for a in dict.fromkeys(operands(self.known[k], i)):
                 self.users.setdefault(a, []).append(k)
@@ -87,7 +87,7 @@ class GroupDefinitions:
         """Are elements read at computed places of it?"""
         return any([getattr(self.known[u], "gathered", None) == k for u in self.users.get(k, ())])
 
-    def float_of(self, k: int, i: Instruction) -> Any:
+    def float_of(self, k: int, i: Instruction):
         """The dtype of the numbers of an instruction; truth values are counted in numbers of 64 bits."""
         dtypes = [self.shown[a][3] for a in (k, *i.args)]
         found = [F8] if not INTEGERS.isdisjoint(dtypes) else [d for d in dtypes if d in FLOATS]
@@ -113,7 +113,7 @@ class GroupDefinitions:
             return None
         return None if any([s % dtype.itemsize for s in strides]) else dtype
 
-    def definition(self, k: int, i: Instruction) -> Any:
+    def definition(self, k: int, i: Instruction):
         if "under" in i.watched:
             return None
         _, shape, _, dtype, _ = self.shown[k]
@@ -154,7 +154,7 @@ class GroupDefinitions:
         exact = exact and of_graph(is_exact, i, tuple([x == BOOL for x in dtypes]))
         return IntegerElement(i, sources(), dtypes, dtype, found[0]) if exact else None
 
-    def operand(self, a: int) -> Any:
+    def operand(self, a: int):
         """The dtype of an operand; `float` of a number of Python."""
         if self.shown[a][3] is None or (self.shown[a][0] is None and a in self.program.constants):
             v = self.program.constants.get(a)
@@ -168,7 +168,7 @@ class GroupDefinitions:
             return self.shown[a][3]
         return self.bits(a)
 
-    def sum(self, k: int, i: Instruction) -> Any:
+    def sum(self, k: int, i: Instruction):
         x = i.args[0]
         _, shape, _, dtype, _ = self.shown[x]
         counted = dtype == BOOL and i.reduces == "add" and self.extended
@@ -205,7 +205,7 @@ class GroupDefinitions:
         return SummedValue(x, axes, shape, how)
 
 
-def operands(d: Any, i: Instruction) -> Any:
+def operands(d, i: Instruction):
     """What an instruction reads: of a buffer that is written as a whole, nothing."""
     return i.args if d is None else [k for k, _ in d.sources()]
 
@@ -228,7 +228,7 @@ class OpenGroup:
     def holds(self, i: Instruction) -> bool:
         return any([a in self.values or a in self.sums for a in i.args])
 
-    def add(self, k: int, i: Instruction, d: Any, kinds: GroupDefinitions) -> bool:
+    def add(self, k: int, i: Instruction, d, kinds: GroupDefinitions) -> bool:
         """Can it be one more?"""
         form = getattr(d, "form", None)
         for a, _ in d.sources():
@@ -266,7 +266,7 @@ class OpenGroup:
         self.dtype = kinds.float_of(k, i) if self.dtype is None else self.dtype
         return True
 
-    def full(self, dtype: Any, i: Instruction) -> bool:
+    def full(self, dtype, i: Instruction) -> bool:
         """Must another group begin before this instruction?"""
         clash = dtype is not None is not self.dtype and self.dtype != dtype  # (float64 equals None)
         return (
@@ -281,13 +281,13 @@ class Reader:
     """The instructions of a program in the order of a replay, some of them as groups; `others` are in none.
     `parts`: another order of them, in parts, none of whose groups goes on into the next."""
 
-    def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
+    def __init__(self, program: Program, others=(), within=(), parts=None):
         self.program, self.kinds = program, GroupDefinitions(program, others=others, within=within)
         self.by_number = dict(self.kinds.pairs)
         self.ready = {*self.kinds.program.inputs}
-        self.order: list = []
-        self.groups: list = []
-        self.alone: dict = {}  # name -> how many large ones are in no group
+        self.order = []
+        self.groups = []
+        self.alone = {}  # name -> how many large ones are in no group
         self.others = others
         self.now = OpenGroup({})
         for part in parts or (self.kinds.pairs,):
@@ -361,7 +361,7 @@ class Reader:
             self.now = OpenGroup(dict(now.values), now)
 
 
-def read_groups(program: Program, others: Any, within: Any) -> Reader:
+def read_groups(program: Program, others, within) -> Reader:
     """What belongs to the rows of a large matrix together, if that gives a loop over them; else in order."""
     reader = Reader(program, others, within)
     if not others and not any([type(group) is RowGroup for group in reader.groups]):
@@ -371,7 +371,7 @@ def read_groups(program: Program, others: Any, within: Any) -> Reader:
     return reader
 
 
-def uniform(v: Any) -> float | None:
+def uniform(v) -> float | None:
     if type(v) is not np.ndarray:
         return as_number(v)
     if not v.size or v.dtype not in FLOATS:

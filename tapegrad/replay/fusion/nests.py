@@ -7,7 +7,6 @@ stores its own vector of partial sums."""
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...kernels.emit import elementary
 from ...kernels.emit.block_code import Affine
@@ -109,7 +108,7 @@ class Order:
 
 def merged_dims(dims: list, nest: Nest) -> list:
     """(extent, dim) of loops over these dims: neighbours become one where all arrays allow."""
-    merged: list = []
+    merged = []
     for d in dims:
         n = nest.extents[d]
         if merged and all([a.strides[merged[-1][1]] == a.strides[d] * n for a in nest.accesses]):
@@ -145,7 +144,7 @@ class NestText:
         b, nest = self.b, self.nest
         line = b.lines.append
         self.bases = [data(b, a.pointer) for a in nest.accesses]
-        self.fixed: dict = {}
+        self.fixed = {}
         numbers = pointer(b, self.places["numbers"]) if nest.numbers else ""
         for node, k in nest.numbers.items():
             at = b(f"getelementptr {b.real}, ptr {numbers}, i64 {k}")
@@ -215,14 +214,14 @@ class NestText:
                 columns,
             )
 
-    def left(self, n: int, step: int, start: str) -> Any:
+    def left(self, n: int, step: int, start: str):
         """Return how many of n elements a step from this start has."""
         if n % step == 0:
             return step
         rest = self.b(f"sub i64 {n}, {start}")
         return self.b(f"select i1 {self.b(f'icmp slt i64 {rest}, {step}')}, i64 {rest}, i64 {step}")
 
-    def row(self, bases: list, columns: Any) -> None:
+    def row(self, bases: list, columns) -> None:
         """Write the loop over one row: full vectors, and a masked one for the rest."""
         b, W, nest = self.b, self.W, self.nest
         env, at = dict(self.fixed), dict(zip([*nest.loads], bases, strict=False))
@@ -284,13 +283,13 @@ class NestText:
         steps = "<" + ", ".join([f"i64 {k * stride}" for k in range(W)]) + ">"
         return b(f"getelementptr i8, ptr {p}, <{W} x i64> {steps}")
 
-    def read(self, p: str, a: ArrayAccess, j: Any, mask: str) -> str:
+    def read(self, p: str, a: ArrayAccess, j, mask: str) -> str:
         memory, stride = self.elements(a), self.order.stride(a, -1)
         if stride == memory.align or self.W == 1:
             return self.converted(memory.read(self.moved(p, stride, j), mask), a)
         return self.converted(memory.gather(self.places_of(p, stride, j), mask or memory.truth(True)), a)
 
-    def write(self, value: str, p: str, a: ArrayAccess, j: Any, mask: str) -> None:
+    def write(self, value: str, p: str, a: ArrayAccess, j, mask: str) -> None:
         memory, stride = self.elements(a), self.order.stride(a, -1)
         value = self.in_memory(value, memory, a)
         if stride == memory.align or self.W == 1:
@@ -309,7 +308,7 @@ class NestText:
         at = at if self.W == 1 else b(f"extractelement {b.T} {at}, i64 0")
         return self.moved(p, a.step, b(f"fptosi {b.real} {at} to i64"))
 
-    def indexed(self, p: str, a: ArrayAccess, j: Any, env: dict) -> str:
+    def indexed(self, p: str, a: ArrayAccess, j, env: dict) -> str:
         """Return the addresses of a vector of elements at indices."""
         b, stride = self.b, self.order.stride(a, -1)
         i32 = b.vector("i32")
@@ -319,7 +318,7 @@ class NestText:
         p = self.places_of(p, stride, j) if many else self.moved(p, stride, j)
         return b(f"getelementptr i8, {b.vector('ptr') if many else 'ptr'} {p}, {i32} {at}")
 
-    def read_indexed(self, p: str, a: ArrayAccess, j: Any, mask: str, env: dict) -> str:
+    def read_indexed(self, p: str, a: ArrayAccess, j, mask: str, env: dict) -> str:
         if self.is_of_row(a.index):
             p = self.row_at(p, a, env)
             if self.order.stride(a, -1):
@@ -330,7 +329,7 @@ class NestText:
         x = memory.read(at) if self.W == 1 else memory.gather(at, mask or memory.truth(True))
         return self.converted(x, a)
 
-    def add_indexed(self, x: str, p: str, a: ArrayAccess, j: Any, mask: str, env: dict) -> None:
+    def add_indexed(self, x: str, p: str, a: ArrayAccess, j, mask: str, env: dict) -> None:
         """Add a vector of elements one by one, for indices may be equal. (Masked ones are zeros.)"""
         if self.order.stride(a, -1) and self.is_of_row(a.index):
             p = self.row_at(p, a, env)
@@ -351,7 +350,7 @@ class NestText:
     def value(self, n: int, env: dict) -> str:
         return elementary.operand_text(self.g, self.b, n, env)
 
-    def body(self, outer: dict, at: dict, stores: list, j: Any, mask: str, cells: dict) -> None:
+    def body(self, outer: dict, at: dict, stores: list, j, mask: str, cells: dict) -> None:
         """Write the work on one vector of elements."""
         b, nest, g, env = self.b, self.nest, self.g, dict(outer)
         for node, a in nest.loads.items():

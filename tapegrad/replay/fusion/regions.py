@@ -127,7 +127,7 @@ class Computed:
     def sources(self) -> list:
         raise NotImplementedError
 
-    def conditions(self, g: Any, x: list, n: int) -> list:
+    def conditions(self, g, x: list, n: int) -> list:
         """What is to hold at each element; else the loops are of no use."""
         return []
 
@@ -155,7 +155,7 @@ class RegionView(Computed):
         piece = next(p for p in self.pieces if p.holds(place, extents))
         return [(k, operand_place(m, place, len(extents))) for k, m in piece.sources]
 
-    def node(self, g: Any, x: list) -> int:
+    def node(self, g, x: list) -> int:
         return g.add(*x) if len(x) == 2 else x[0] if x else g.zero
 
     def sources(self) -> list:
@@ -182,7 +182,7 @@ class WrittenSum(Computed):
     def key(self) -> tuple:
         return ("sum",)
 
-    def node(self, g: Any, x: list) -> int:
+    def node(self, g, x: list) -> int:
         out = x[0]
         for term in x[1:]:
             out = g.add(out, term)
@@ -202,7 +202,7 @@ class Element(Computed):
     def sources(self) -> list:
         return self.list
 
-    def node(self, g: Any, x: list) -> int:
+    def node(self, g, x: list) -> int:
         return scalar_of(g, self.i, x)
 
 
@@ -416,10 +416,10 @@ RULES: dict = {
 # --- where loops are to be cut, and how far apart an operand is read ---
 
 
-def cuts_of(d: Any, shape: tuple, known: dict) -> tuple:
+def cuts_of(d, shape: tuple, known: dict) -> tuple:
     """For each axis the places between 0 and its end where the text for one element changes; `known`: those
     of the operands."""
-    found: list = [set() for _ in shape]
+    found = [set() for _ in shape]
     for piece in getattr(d, "pieces", ()):
         for cuts, ends in zip(found, piece.box or (), strict=False):
             cuts.update(ends)
@@ -436,10 +436,10 @@ def cuts_of(d: Any, shape: tuple, known: dict) -> tuple:
     )
 
 
-def spread_of(d: Any, shape: tuple, known: dict) -> dict:
+def spread_of(d, shape: tuple, known: dict) -> dict:
     """The distances at which elements are read: of operands in memory (None), and of costly values; `known`:
     those of the operands."""
-    found: dict = {}
+    found = {}
     for k, m in d.sources():
         for origin, shifts in (known.get(k) or {None: ((0,) * len(m),)}).items():
             found.setdefault(origin, set()).update([shifted_map(m, shift, len(shape)) for shift in shifts])

@@ -7,7 +7,6 @@ whatever the arrays' strides. What lies near each other is read as one vector an
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from ...kernels.emit.llvm_builder import Builder
 from ..costs import TILE_ELEMENTS, TILE_OPERATIONS
@@ -56,7 +55,7 @@ def tile_of(nest: Nest, operations: int) -> Tile | None:
 class TiledNest(NestText):
     """The text of a nest with a tile."""
 
-    def __init__(self, g: Any, nest: Nest, name: str, places: dict, tile: Tile):
+    def __init__(self, g, nest: Nest, name: str, places: dict, tile: Tile):
         super().__init__(g, nest, name, places)
         self.tile, self.order.items = tile, 1
         self.W = 512 // nest.bits
@@ -133,7 +132,7 @@ class TiledNest(NestText):
         """Return where the elements of a chunk lie."""
         return self.offsets(a, j.rows)[j.number * self.W : (j.number + 1) * self.W]
 
-    def read(self, p: str, a: ArrayAccess, j: Any, mask: str) -> str:
+    def read(self, p: str, a: ArrayAccess, j, mask: str) -> str:
         memory, offsets = self.elements(a), self.places_in(a, j)
         first, last, size = min(offsets), max(offsets), memory.align
         n = (last - first) // size + 1
@@ -159,7 +158,7 @@ class TiledNest(NestText):
         steps = "<" + ", ".join([f"i64 {k}" for k in offsets + [offsets[0]] * (self.W - len(offsets))]) + ">"
         return memory(f"getelementptr i8, ptr {p}, <{self.W} x i64> {steps}")
 
-    def write(self, value: str, p: str, a: ArrayAccess, j: Any, mask: str) -> None:
+    def write(self, value: str, p: str, a: ArrayAccess, j, mask: str) -> None:
         memory, offsets = self.elements(a), self.places_in(a, j)
         value = self.in_memory(value, memory, a)
         if offsets == [offsets[0] + k * memory.align for k in range(len(offsets))]:

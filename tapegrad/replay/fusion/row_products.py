@@ -50,10 +50,10 @@ class RowGroup:
         )
         self.makers = {k: maker(self.shown[k]) for k in self.written}
         self.work = 2.0 * self.count * self.columns * (len(before) + len(after))
-        self.pool: list = []
+        self.pool = []
 
     @functools.cached_property
-    def loop(self) -> Any:
+    def loop(self):
         part = self.part
         steps = [
             packed(self.shown[k][1], self.shown[k][3].itemsize)[0] * TURN_ROWS
@@ -63,7 +63,7 @@ class RowGroup:
         text = RowLoopText(self.columns, FLOATS[self.dtype], *counts, steps).text()
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(function_address(text, "rows"))
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given):
         """As of a group."""
         values = dict(zip((*self.given, *self.written), given, strict=True))
         matrix = values[self.matrix]
@@ -95,7 +95,7 @@ class RowGroup:
         self.pool.append(frames)
         return found
 
-    def result(self, values: dict, matrix: np.ndarray, frames: list) -> Any:
+    def result(self, values: dict, matrix: np.ndarray, frames: list):
         """What it makes; the rows that are left over are done here."""
         sums = frames[0].sums.copy() if len(frames) == 1 else np.add.reduce([frame.sums for frame in frames])
         totals = np.add.reduce([frame.totals for frame in frames])
@@ -205,11 +205,11 @@ def group_of_rows(group: Group, tiled: set, n: int) -> Group:
     return part
 
 
-def join_products(reader: Any) -> None:
+def join_products(reader) -> None:
     """Puts groups together with products of a matrix before and after them."""
     order, kinds = reader.order, reader.kinds
     place = {k: n for n, (k, _) in enumerate(order)}
-    gone: set = set()
+    gone = set()
     for n, (key, i) in enumerate(order):
         if i.prim is not GROUP:
             continue
@@ -225,7 +225,7 @@ def join_products(reader: Any) -> None:
     reader.order = [item for n, item in enumerate(order) if n not in gone]
 
 
-def split_by_rows(kinds: Any) -> tuple | None:
+def split_by_rows(kinds) -> tuple | None:
     """The instructions in three parts, of which the second is all work on the rows of a large matrix that
     several products share; None if there is none, or the order matters."""
     code, matrices, turned = kinds.pairs, [], {}
@@ -246,8 +246,8 @@ def split_by_rows(kinds: Any) -> tuple | None:
     if not shared:
         return None
     rows = kinds.shown[shared[0]][1][:1]
-    parts: tuple = ([], [], [])
-    place: dict = {}
+    parts = ([], [], [])
+    place = {}
     for k, i in code:
         d, given = kinds.known[k], [place.get(a, 0) for a in i.args]
         of_rows = (
@@ -265,12 +265,12 @@ def byte_size(shown: tuple) -> int:
     return math.prod(shown[1]) * shown[3].itemsize
 
 
-def tiles_of(group: Group, kinds: Any, reader: Any) -> RowGroup | None:
+def tiles_of(group: Group, kinds, reader) -> RowGroup | None:
     tiled = of_first_axis(group, kinds)
     if tiled is None:
         return None
     code = reader.by_number
-    before: dict = {}
+    before = {}
     for z in group.arrays:
         i = code.get(z)
         if (
@@ -282,7 +282,7 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> RowGroup | None:
         ):
             if all([u in group.values or u in group.sums for u in kinds.users[z]]) and kinds.shown[z][4]:
                 before[z] = (same_matrix(i.args[0], kinds), i.args[1])
-    after: dict = {}
+    after = {}
     for r in group.stored:
         users = kinds.users.get(r, ())
         if r in kinds.ends or len(kinds.shown[r][1]) != 1 or not users:
@@ -316,7 +316,7 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> RowGroup | None:
     return None
 
 
-def same_matrix(a: int, kinds: Any) -> int:
+def same_matrix(a: int, kinds) -> int:
     """The first constant that is the same matrix: each use of an array that is read-only may have noted
     one."""
     v = kinds.program.constants.get(a)
@@ -334,13 +334,13 @@ def row_group(group: Group, tiled: set) -> set:
     return {group.shown[k][1][0] for k in tiled}
 
 
-def is_row_matrix(a: int, kinds: Any) -> bool:
+def is_row_matrix(a: int, kinds) -> bool:
     """Is it a matrix that is there from the beginning, row by row?"""
     numpys, shape, _, dtype, _ = shown = kinds.shown[a]
     return a in kinds.there and bool(numpys) and len(shape) == 2 and is_packed(shown) and dtype.kind == "f"
 
 
-def matrix_after(i: Instruction, r: int, kinds: Any, code: dict) -> Any:
+def matrix_after(i: Instruction, r: int, kinds, code: dict):
     """The matrix that a vector is multiplied by, r A or A' r."""
     if i.reduces != "products" or i.args[0] == i.args[1]:
         return None
@@ -360,7 +360,7 @@ def transpose_map(shape: tuple) -> tuple:
     return shape[::-1], ((0, (0, 1)), (0, (1, 0)))
 
 
-def goes_on(k: int, d: Any, group: Group) -> bool:
+def goes_on(k: int, d, group: Group) -> bool:
     """Does a value lie row by row, each row made of those of others?"""
     shape = group.shown[k][1]
     if type(d) is RegionView and not (
@@ -370,7 +370,7 @@ def goes_on(k: int, d: Any, group: Group) -> bool:
     return type(d) in (Element, RegionView) and is_packed(group.shown[k])
 
 
-def is_spread(d: Any) -> bool:
+def is_spread(d) -> bool:
     """Is it one number at all places?"""
     return (
         type(d) is RegionView
@@ -381,10 +381,10 @@ def is_spread(d: Any) -> bool:
     )
 
 
-def of_first_axis(group: Group, kinds: Any) -> set | None:
+def of_first_axis(group: Group, kinds) -> set | None:
     """What the group reads or makes row by row, if it is all work on rows by themselves; None if it is
     not."""
-    tiled: set = set()
+    tiled = set()
     count = {group.shown[k][1][:1] for k in group.values} | {d.shape[:1] for d in group.sums.values()}
     if len(count) != 1 or group.forms or () in count:
         return None

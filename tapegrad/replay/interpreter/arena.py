@@ -46,7 +46,7 @@ class KnownPlaces(dict):
         super().__init__()
         self.find = find
 
-    def __missing__(self, k: int) -> Any:
+    def __missing__(self, k: int):
         self[k] = found = self.find(k)
         return found
 
@@ -116,7 +116,7 @@ class Arena:
 
     # --- places ---
 
-    def found(self, k: int) -> Any:
+    def found(self, k: int):
         """The places of a constant, or of a value of a loop."""
         if k in self.program.constants:
             self.constant(k)
@@ -124,7 +124,7 @@ class Arena:
         n = self.position[k]
         return next(loop.place(n) for loop in self.loops if loop.loop.start <= n < loop.loop.stop)
 
-    def places_read(self, n: int, i: Any) -> list:
+    def places_read(self, n: int, i) -> list:
         """Where the operands of instruction n lie."""
         own = () if self.trip is None else self.trip.varying.get(n, ())
         return [own[c] if c in own else self.at[a] for c, a in enumerate(i.args)]
@@ -141,7 +141,7 @@ class Arena:
             return 1
         return 2 if dtype == C16 or type(self.program.constants.get(k)) is complex else 1
 
-    def consecutive(self, shape: tuple, strides: tuple, k: int | None = None, width: int = 1) -> Any:
+    def consecutive(self, shape: tuple, strides: tuple, k: int | None = None, width: int = 1):
         count = width * math.prod(shape)
         if self.trip is not None:
             self.first = self.trip.first(count, k)
@@ -150,7 +150,7 @@ class Arena:
             self.first = idle.pop() if idle else self.begin(count)
         return self.laid_at(self.first, shape, strides, width)
 
-    def laid_at(self, first: int, shape: tuple, strides: tuple, width: int = 1) -> Any:
+    def laid_at(self, first: int, shape: tuple, strides: tuple, width: int = 1):
         """Consecutive places in the memory order that the strides tell."""
         count, key = width * math.prod(shape), (first, shape, strides, width)
         at = self.laid.get(key)
@@ -212,16 +212,16 @@ class Arena:
             self.at[k] = self.new_constant(np.asarray(v))
         self.hold(k, [ArenaRegion(False)])
 
-    def taken_for_ever(self, v: Any) -> Any:
+    def taken_for_ever(self, v):
         return self.new_constant(v) if self.trip is None else self.trip.constant(v)
 
-    def new_constant(self, v: Any) -> Any:
+    def new_constant(self, v):
         width = 2 if v.dtype == C16 else 1
         at = self.laid_at(self.begin(width * v.size), v.shape, stack_last(v.shape, v.strides), width)
         self.constants.append((at, v))
         return at
 
-    def temporary(self, *shape: int, width: int = 1, as_stack: bool = False) -> Any:
+    def temporary(self, *shape: int, width: int = 1, as_stack: bool = False):
         """New places until the end of the instruction; `as_stack`: in the memory order of `stack_last`."""
         strides = stack_last(shape, packed_strides(shape)) if as_stack else ()
         at = self.consecutive(shape, strides, None, width)
@@ -233,7 +233,7 @@ class Arena:
             self.free.setdefault(count, []).append(first)
         self.temporaries = []
 
-    def number(self, v: float) -> Any:
+    def number(self, v: float):
         key = v.hex()
         if key not in self.numbers:
             self.numbers[key] = at = np.array(self.size)
@@ -252,7 +252,7 @@ class Arena:
             self.once[id(at)] = alone or is_each_once(at), at
         return self.once[id(at)][0]
 
-    def keep(self, values: Any, n: int) -> None:
+    def keep(self, values, n: int) -> None:
         """Instruction n reads them as well."""
         for a in values:
             for h in self.held[a]:
@@ -267,7 +267,7 @@ class Arena:
                     h.own = False
                     self.free.setdefault(h.count, []).append(h.first)
 
-    def indices(self, at: Any, shape: tuple) -> int:
+    def indices(self, at, shape: tuple) -> int:
         """Where the places of an operand, broadcast to this shape, begin in the table."""
         met = self.begins.get((id(at), shape))
         if met is not None:
@@ -298,7 +298,7 @@ class Arena:
             return self.tabled(first.tobytes()), 0
         return self.tabled((first + np.arange(trips, dtype=np.int32)[:, None] * step).tobytes()), len(first)
 
-    def form_of(self, at: np.ndarray) -> Any:
+    def form_of(self, at: np.ndarray):
         """(shape, strides in bytes) of places that lie as the elements of a view do; else False."""
         if id(at.base) in self.counting or not any(at.strides):  # an integer takes as much memory as a number
             return at.shape, at.strides
@@ -310,7 +310,7 @@ class Arena:
             found = self.forms[id(at)] = (False if steps is None else (at.shape, steps[1])), at
         return found[0]
 
-    def cuts_of(self, to: Any, operands: tuple) -> list | None:
+    def cuts_of(self, to, operands: tuple) -> list | None:
         """Along each axis of a result where the boxes end in which all places lie in lines; None where it is
         one box, or too many."""
         cuts: Any = None
@@ -343,7 +343,7 @@ class Arena:
             self.seam[key] = found, at
         return self.seam[key][0]
 
-    def view_of(self, at: np.ndarray) -> Any:
+    def view_of(self, at: np.ndarray):
         """(first place, strides) by which the arena shows these places; None if it cannot."""
         if id(at.base) in self.counting and at.size:
             return int(at.flat[0]), at.strides
@@ -366,7 +366,7 @@ class ArenaMemory:
         self.views = [[arena_view(self.arena, *way) for way in ways] for ways in arena.views]
 
 
-def arena_view(arena: np.ndarray, shape: tuple, steps: tuple | None, width: int) -> Any:
+def arena_view(arena: np.ndarray, shape: tuple, steps: tuple | None, width: int):
     """The part of the arena at these places as a view; None if it is none."""
     dtype = C16 if width > 1 else F8
     if 0 in shape:
@@ -406,7 +406,7 @@ def is_each_once(at: np.ndarray) -> bool:
     return np.count_nonzero(met) == at.size
 
 
-def components(v: Any) -> list:
+def components(v) -> list:
     """(number of the place of an element, what lies there) of numbers."""
     return [(0, v.real), (1, v.imag)] if np.iscomplexobj(v) else [(0, v)]
 

@@ -7,7 +7,6 @@ afterwards."""
 import functools
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 
@@ -40,17 +39,17 @@ class InstructionBlock(RowWriter):
         arena: Arena,
         start: int,
         stop: int,
-        outside: Any,
+        outside,
         kinds: InstructionKinds,
         loops: list,
         listing: bool,
     ):
         super().__init__(arena, kinds.exact, listing)
         self.kinds, self.outside, self.stop, begin = kinds, outside, stop, start
-        self.parts: list = []  # of the code: rows and loops
-        self.loops: list = []
-        self.refused: list = []
-        self.guards: list = []
+        self.parts = []  # of the code: rows and loops
+        self.loops = []
+        self.refused = []
+        self.guards = []
         self.numbered = 0  # guards before these
         table = kinds.table
         arena.release(start - 1)
@@ -64,9 +63,9 @@ class InstructionBlock(RowWriter):
         ]
         for k in self.given:
             arena.place(k)
-        self.forced: Any = ()  # values that are copied rather than seen in another's memory
-        self.single: dict = {}
-        self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
+        self.forced = ()  # values that are copied rather than seen in another's memory
+        self.single = {}
+        self.pending = {}  # value -> (operation, its operands): what its only reader does as well
         self.counts = [n for n, k in enumerate(self.given) if kinds.kind(k) == "i"]
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k)) for k in self.given]
         if any([arena.width(k) > 1 for k in (*self.given, *table.made[begin:stop].tolist())]):
@@ -149,7 +148,7 @@ class InstructionBlock(RowWriter):
                 self.guards.append(g)
             arena.release(n)
 
-    def difference(self, k: int, value: Any) -> Any:
+    def difference(self, k: int, value):
         """The place of a number that is 0 where the whole numbers, or truths, of value k are these."""
         arena, at = self.arena, self.arena.at[k]
         if arena.trip is not None:
@@ -160,7 +159,7 @@ class InstructionBlock(RowWriter):
         self.row("addto", np.broadcast_to(total, to.shape), to)
         return total
 
-    def copy(self, name: str, k: int, to: Any, at: Any, kind: str) -> None:
+    def copy(self, name: str, k: int, to, at, kind: str) -> None:
         """The row `name`, copy or addto, of value k at places `to` and numbers of a kind."""
         self.row(name, to, at)
         if self.arena.width(k) > 1 and (name == "copy" or kind == "c"):
@@ -208,7 +207,7 @@ class InstructionBlock(RowWriter):
         zero = [] if prim is LAID or prim is READ else [arena.zero]
         arena.hold(k, [*{id(h): h for a in i.args for h in arena.held[a]}.values(), *zero])
 
-    def region(self, at: Any, path: tuple) -> Any:
+    def region(self, at, path: tuple):
         """The places of a region."""
         for kind, step in path:
             at = self.imaginary(at) if kind == "imag" else region(at, ((kind, step),))
@@ -271,7 +270,7 @@ class InstructionBlock(RowWriter):
             self.placed(to, k, i, at)
         arena.free_temporaries()
 
-    def placed(self, to: Any, k: int, i: Instruction, at: list) -> None:
+    def placed(self, to, k: int, i: Instruction, at: list) -> None:
         """The body on places."""
         body = self.kinds.body(k, i)
         self.awaited, self.target = body.target + 1, to
@@ -287,7 +286,7 @@ class InstructionBlock(RowWriter):
         body = self.kinds.body(k, i) if i.prim is not READ and not i.reduces else None
         return "" if body is None else body.name
 
-    def summed(self, to: Any, i: Instruction, at: list) -> None:
+    def summed(self, to, i: Instruction, at: list) -> None:
         self.row("copy", to, np.zeros((), np.int64))
         axis = i.params["axis"]
         kept = np.sum(np.zeros_like(at[0]), axis=axis, keepdims=True).shape
@@ -309,7 +308,7 @@ class InstructionBlock(RowWriter):
     def read_once(self, each: list) -> dict:
         """Products, sums and differences of which one instruction of the block is the only reader, and can do
         them as well: value -> (number of the instruction, itself)."""
-        found: dict = {}
+        found = {}
         shown, guards = self.arena.shown, self.arena.program.guards
         large = (
             []
@@ -317,7 +316,7 @@ class InstructionBlock(RowWriter):
             else [(k, i) for _, k, i in each if math.prod(shown[k][1]) >= PAIRED_ELEMENTS]
         )
         large = [(k, i) for k, i in large if not self.outside[k] and k not in guards]
-        readers: dict = {k: [] for k, _ in large}
+        readers = {k: [] for k, _ in large}
         for n, k, i in each if large else ():
             for a in i.args:
                 if a in readers:
@@ -342,7 +341,7 @@ class InstructionBlock(RowWriter):
     def is_paired(self, i: Instruction) -> bool:
         return bool(self.pending) and any([a in self.pending for a in i.args])
 
-    def pair(self, second: str, to: Any, i: Instruction, at: list) -> bool:
+    def pair(self, second: str, to, i: Instruction, at: list) -> bool:
         """This operation, and that of its operand which waits for it.  Is there one?"""
         if not self.pending:
             return False
@@ -387,12 +386,12 @@ class InstructionBlock(RowWriter):
         order = "C" if steps is not None and steps[1][-1:] > (8,) else "K"
         return (f"{p}.copy('{order}')", None) if own else (f"{p}.astype({{0}}, '{order}')", dtype)
 
-    def failed(self, answer: int) -> Any:
+    def failed(self, answer: int):
         """The guard that failed; None where a result was not finite."""
         return None if answer == 1 else self.guards[answer - 2]
 
 
-def last_written(to: Any, source: Any) -> tuple:
+def last_written(to, source) -> tuple:
     """Each place that is written, once, and the place of what is written there last.
 
     Rows need not go through the elements in their order."""
@@ -400,7 +399,7 @@ def last_written(to: Any, source: Any) -> tuple:
     return places, np.broadcast_to(source, to.shape).ravel()[::-1][at]
 
 
-def gathered_array(at: np.ndarray, dtype: Any, arena: np.ndarray) -> np.ndarray:
+def gathered_array(at: np.ndarray, dtype, arena: np.ndarray) -> np.ndarray:
     """The values at places that no view shows."""
     v = arena[at].view(C16)[..., 0] if dtype == C16 else arena[at]
     return v if v.dtype == dtype else v.astype(dtype)

@@ -9,7 +9,6 @@ import ctypes
 import functools
 import re
 import warnings
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ STEPS_AT, SIZES_AT, TOLERANT_AT = 2, 14, 18  # numbers of a `call_plan` before t
 
 
 @functools.cache
-def ufunc_loop(f: Any, kind: str = "") -> Any:
+def ufunc_loop(f, kind: str = ""):
     """The addresses of the loop of a ufunc for these types, and of its data; None where what is found there
     is not that.  `kind`: the types as NumPy writes them; if none, float64."""
     if object.__basicsize__ + ctypes.sizeof(UfuncHeader) > np.ufunc.__basicsize__ or f.nargs > CALL_ARGUMENTS:
@@ -66,7 +65,7 @@ def ufunc_loop(f: Any, kind: str = "") -> Any:
     found = seen.functions[k], seen.data[k] if seen.data else None
     if found[0] is None:
         return None
-    x: list = (
+    x = (
         [SAMPLES + 1.0] * (f.nin - 1) + [SAMPLES]  # (of zeta the first is above 1)
         if f.signature is None
         else [SAMPLES[:4], np.array(1.0)]  # of a Fourier transform
@@ -95,18 +94,16 @@ def ufunc_loop(f: Any, kind: str = "") -> Any:
     return found if all([np.array_equal(a, b) for a, b in zip(y, want, strict=True)]) else None
 
 
-def of_floats(f: Any) -> str:
+def of_floats(f) -> str:
     return f"{'d' * f.nin}->{'d' * f.nout}"
 
 
 @functools.cache
-def kept_plan(*plan: Any) -> Any:
+def kept_plan(*plan):
     return call_plan(*plan)
 
 
-def call_plan(
-    code: Any, data: Any, size: int, steps: tuple, cores: Any = (), core: tuple = (), tolerant: bool = False
-) -> Any:
+def call_plan(code, data, size: int, steps: tuple, cores=(), core: tuple = (), tolerant: bool = False):
     """How a loop is called: its address, that of its data, the steps in bytes, the sizes.  `cores`: strides of
     the matrices of a generalized ufunc; `core`: their sizes; `tolerant`: does the processor note what the
     function notes?"""
@@ -524,17 +521,17 @@ define i64 @{self.name}(ptr %row, ptr %arena) {{
 """
 
 
-def vector_of(at: Any) -> int | None:
+def vector_of(at) -> int | None:
     """The step of a vector that BLAS takes."""
     step = at.strides[0] // 8 if at.size > 1 else 1
     return step if step > 0 else None
 
 
-def in_one_piece(at: Any) -> bool | None:
+def in_one_piece(at) -> bool | None:
     return at.flags.c_contiguous or None
 
 
-def blas_matrix(at: Any) -> tuple | None:
+def blas_matrix(at) -> tuple | None:
     """(is it taken as it lies, by columns?, its leading dimension)"""
     (m, n), (s, t) = at.shape, [step // 8 for step in at.strides]
     if t == 1 or n == 1:  # by rows: BLAS sees the transpose
@@ -548,7 +545,7 @@ def blas_matrix(at: Any) -> tuple | None:
     return None
 
 
-def gemm(x: Any, y: Any) -> Any:
+def gemm(x, y):
     """The integers for x y, which is packed by rows; None where they do not lie as BLAS takes them.  (It
     gives y^T x^T, by columns.)"""
     one, other = blas_matrix(y), blas_matrix(x)
@@ -558,7 +555,7 @@ def gemm(x: Any, y: Any) -> Any:
     return [YES if one[0] else NO, YES if other[0] else NO, p, m, inner, one[1], other[1], p]
 
 
-def gemv(a: Any, x: Any) -> Any:
+def gemv(a, x):
     """The integers for the matrix a times x."""
     form, step = blas_matrix(a), vector_of(x)
     if form is None or step is None:

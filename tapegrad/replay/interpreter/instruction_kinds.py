@@ -1,7 +1,6 @@
 """Which instructions of a program the interpreter can do, and which runs of them are worth a block."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -34,9 +33,9 @@ class InstructionKinds:
 
     def __init__(self, program: Program, exact: bool = False):
         self.program, self.shown, self.exact = program, program.shown, exact
-        self.sizes: dict = {}  # id of a layout -> elements, if they are float64
-        self.known: dict = {}  # value -> its kind
-        self.bodies: dict = {}  # class -> the `PlacedBody` of its instructions, or None
+        self.sizes = {}  # id of a layout -> elements, if they are float64
+        self.known = {}  # value -> its kind
+        self.bodies = {}  # class -> the `PlacedBody` of its instructions, or None
         self.table = InstructionTable(program, program.shown)
         self.classes = self.table.classes_of_values()
         self.moving = self.table.of_classes(self.moves_elements).tolist()
@@ -135,7 +134,7 @@ class InstructionKinds:
         """Is each element of the result one of the operands, as it is?"""
         return self.moving[self.classes[k]]
 
-    def can_be_seen(self, prim: Any, kinds: tuple, path: list) -> bool:
+    def can_be_seen(self, prim, kinds: tuple, path: list) -> bool:
         """Is a region of an array, that is read or written, other places of the array?"""
         components = PARTS.intersection(path)
         if "einsum" in path or (components and kinds[1] != "c"):
@@ -149,7 +148,7 @@ class InstructionKinds:
         )
         return into or (prim is ASSIGN and len({*kinds}) == 1)
 
-    def body(self, k: int, i: Instruction) -> Any:
+    def body(self, k: int, i: Instruction):
         """How an instruction runs on places; None where it does not."""
         of = self.classes[k]
         if of not in self.bodies:
@@ -165,12 +164,12 @@ class InstructionKinds:
         return products_of_stack(x, y)
 
 
-def is_exact(v: Any) -> bool:
+def is_exact(v) -> bool:
     """Are whole numbers the same as floats?"""
     return bool(np.all((v > -(2**FLOAT_BITS)) & (v < 2**FLOAT_BITS)))
 
 
-def is_move(prim: Any) -> bool:
+def is_move(prim) -> bool:
     """Does the operation but move elements, whatever they are?"""
     return prim is not READ and (prim.batch == "moves" or prim is copy.prim)
 

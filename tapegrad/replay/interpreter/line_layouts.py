@@ -2,7 +2,6 @@
 
 import functools
 import operator
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ def joined_axes(shape: tuple, forms: tuple) -> list:
     steps = [[0] * len(shape) if form is None else broadcast(form[0], form[1], len(shape)) for form in forms]
     axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
     axes.sort(key=lambda axis: axis[1:], reverse=True)
-    joined: list = []
+    joined = []
     for size, *step in axes:
         if joined and joined[-1][1:] == [size * s for s in step]:
             size *= joined.pop()[0]
@@ -34,11 +33,11 @@ def outer_axes(joined: list, axis: list) -> tuple:
 
 
 @functools.lru_cache(4096)
-def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
+def in_lines(name: str, shape: tuple, *forms) -> tuple | None:
     """How an operation with a result of this shape goes along lines: (name of the row, elements of a line,
     the `outer_axes`).  None where it does not go, or lines are short."""
     joined = joined_axes(shape, forms)
-    best: Any = None
+    best = None
     for axis in joined:
         size, to, *others = axis
         if to == 1 and {0, 1}.issuperset(others):
@@ -80,7 +79,7 @@ def line_step(lines: np.ndarray) -> int | None:
 
 
 @functools.lru_cache(4096)
-def in_calls(shape: tuple, width: int, *forms: Any) -> tuple | None:
+def in_calls(shape: tuple, width: int, *forms) -> tuple | None:
     """How a ufunc goes along lines: (elements of a line, the steps of result and operands, the `outer_axes`).
     Results lie one by one, of `width` places each, or are one."""
     joined = joined_axes(shape, forms) or [[1, *[width] * len(forms)]]

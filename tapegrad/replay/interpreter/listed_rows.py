@@ -16,8 +16,8 @@ class ListedRows:
     """The rows of a block, each with the places of all its elements."""
 
     def __init__(self) -> None:
-        self.rows: list = []
-        self.table: list = []
+        self.rows = []
+        self.table = []
         self.length = 0
 
     def add(self, name: str, n: int, places: list) -> None:

@@ -9,7 +9,6 @@ bits are those of the interpreter where it takes sums in that order too."""
 
 import ctypes
 import math
-from typing import Any
 
 import numpy as np
 
@@ -74,10 +73,10 @@ class RerolledLoop:
             for j, c, at, n in read_or_written(self.code)
         }
         # cells that calls read, and that they write
-        self.exchanged: tuple = set(), set()
+        self.exchanged = set(), set()
         for j in np.flatnonzero(calls).tolist():
             self.exchanged[self.code[j, WRITES_AT]].update(self.cells[j, 0])
-        self.meeting: set = set()  # cells that in one of the trips are one place: each goes to memory at once
+        self.meeting = set()  # cells that in one of the trips are one place: each goes to memory at once
         self.trip()
         self.meeting = self.met()
         if self.meeting:
@@ -87,12 +86,12 @@ class RerolledLoop:
     def trip(self) -> None:
         """The lines of one trip: `Lanes`; ("load" or "store", value, cell); ("guard", its truth, value);
         ("call", name, where its row begins)."""
-        self.lines: list = []
+        self.lines = []
         self.fresh = 0
-        self.env: dict = {}  # cell -> its value
-        self.loads: dict = {}  # cell -> its value at the beginning
-        self.written: dict = {}  # cell -> its value at the end
-        self.checks: dict = {}
+        self.env = {}  # cell -> its value
+        self.loads = {}  # cell -> its value at the beginning
+        self.written = {}  # cell -> its value at the end
+        self.checks = {}
         for j in range(self.period):
             self.row(j)
 
@@ -166,7 +165,7 @@ class RerolledLoop:
             {*self.written, *left},
         )
         cells, written = [np.array([*some], np.int64).reshape(-1, 2) for some in (every, changed)]
-        found: set = left | (given & changed)
+        found = left | (given & changed)
         for some in np.array_split(written, len(written) * len(cells) // (1 << 20) + 1):
             apart = some[:, None, 1] - cells[None, :, 1]
             gap = cells[None, :, 0] - some[:, None, 0]
@@ -175,7 +174,7 @@ class RerolledLoop:
             found.update(map(tuple, some[one].tolist()), map(tuple, cells[other].tolist()))
         return found
 
-    def read_places(self) -> Any:
+    def read_places(self):
         """All places that are read from memory."""
         t = np.arange(self.trips)
         for b, d in (*self.exchanged[0], *self.meeting):
@@ -211,11 +210,11 @@ def read_or_written(code: np.ndarray) -> list:
     return found
 
 
-def reroll_blocks(arena: Any, blocks: list, tolerant: bool) -> tuple:
+def reroll_blocks(arena, blocks: list, tolerant: bool) -> tuple:
     """Puts compiled loops into blocks: (these loops, why others are none)."""
     numbers = [(at, *part) for at, v in arena.constants if np.ndim(v) == 0 for part in components(v)]
     constants = {int(at) + k: literal(part) for at, k, part in numbers}
-    refused: dict = {}
+    refused = {}
     read = np.zeros(arena.size, bool)
     for block in blocks:
         code, table = block.listed.settle()

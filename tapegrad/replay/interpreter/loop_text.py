@@ -5,7 +5,6 @@ vectors already: results of such an operation, lines of memory, one number for a
 changes, which is read before the loop.  Costly functions get vectors made of their operands."""
 
 import itertools
-from typing import Any
 
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import WIDE, Builder
@@ -58,8 +57,8 @@ class Lanes:
 
     def __init__(self, name: str, columns: int):
         self.name, self.made_names = name, set[str]()
-        self.made: list = []
-        self.given: list = [[] for _ in range(columns)]
+        self.made = []
+        self.given = [[] for _ in range(columns)]
 
     def add(self, made: str, given: list) -> None:
         self.made.append(made)
@@ -76,25 +75,25 @@ class LoopText:
     """Writes the text of a `RerolledLoop`: `loop(bases, trips, first row, arena)`, as the interpreter's
     answers.  (The steps are in the text: they do not depend on the number of trips.)"""
 
-    def __init__(self, loop: Any):
+    def __init__(self, loop):
         self.loop = loop
         self.fresh = itertools.count(loop.fresh + 1)
-        self.entry: list = []
-        self.body: list = []
-        self.phis: list = []
-        self.end: list = []
-        self.vectors: dict = {}  # names of the lanes -> their vector
-        self.lane: dict = {}  # name -> (vector, lane, lanes) where it is one of these
-        self.read: set = set()  # names that were read from their vector
-        self.carried: list = []  # (vector, its first value, the lanes after the trip)
-        self.checks: list = []  # the same, of what tells whether results are finite
-        self.functions: dict = {}  # name of a function that is called -> its text
+        self.entry = []
+        self.body = []
+        self.phis = []
+        self.end = []
+        self.vectors = {}  # names of the lanes -> their vector
+        self.lane = {}  # name -> (vector, lane, lanes) where it is one of these
+        self.read = set()  # names that were read from their vector
+        self.carried = []  # (vector, its first value, the lanes after the trip)
+        self.checks = []  # the same, of what tells whether results are finite
+        self.functions = {}  # name of a function that is called -> its text
         self.widths = {1}
         self.cell_of = {value: cell for cell, value in loop.loads.items()}
         self.fixed = {v for cell, v in loop.loads.items() if not cell[1] and cell not in loop.written}
         self.failed, self.asked = "0", 0
-        self.called: dict = {}  # name of a call -> the register of its address
-        self.answers: list = []  # 0 if a call found nothing
+        self.called = {}  # name of a call -> the register of its address
+        self.answers = []  # 0 if a call found nothing
         self.pointers, self.bases = self.based()
 
     def text(self) -> str:
@@ -148,10 +147,10 @@ class LoopText:
 
     def based(self) -> tuple:
         """(cell -> (its pointer, places beyond it), the places of the pointers in the first trip)."""
-        found: dict = {}
-        bases: list = []
-        self.steps: dict = {}
-        last: Any = None
+        found = {}
+        bases = []
+        self.steps = {}
+        last = None
         loop = self.loop
         for d, b in sorted({(d, b) for b, d in (*loop.loads, *loop.stores, *loop.meeting)}):
             if last is None or last[0] != d or b - last[1] > max(abs(d), POINTER_PLACES):
@@ -219,7 +218,7 @@ class LoopText:
     def is_carried(self, names: list) -> bool:
         return all([self.cell_of.get(name) in self.loop.carried for name in names])
 
-    def source(self, names: list) -> Any:
+    def source(self, names: list):
         """The vector whose lanes all of them are; None where there is none."""
         found = {self.lane[name][0] for name in names if name in self.lane}
         return self.lane[names[0]] if len(found) == 1 and all([name in self.lane for name in names]) else None
@@ -282,7 +281,7 @@ class LoopText:
 
     def carried_phis(self) -> list:
         """(name, lanes, first value, value after the trip) of what goes from one trip to the next."""
-        found: list = []
+        found = []
         while len(found) < len(self.carried):  # (a vector may need another one)
             name, n, first, last = self.carried[len(found)]
             found.append((name, n, first, self.vector(last)))
@@ -387,10 +386,10 @@ class LoopText:
     def checked(self) -> tuple:
         """(what is 0 if all single results of the trips so far are finite, what is 0 if all results are)"""
         names = [*self.loop.checks]
-        whole: dict = {}  # vector -> how many of its lanes are asked for
+        whole = {}  # vector -> how many of its lanes are asked for
         for vector in [self.lane[v][0] for v in names if v in self.lane]:
             whole[vector] = whole.get(vector, 0) + 1
-        terms: dict = {}
+        terms = {}
         for v in names:
             vector, at, n = self.lane.get(v, (v, 0, 1))
             if n == whole.get(vector, 1):
@@ -411,7 +410,7 @@ class LoopText:
                 all_bad = both
         return bad, all_bad
 
-    def summed(self, n: int, values: list, before: str, others: Any = ()) -> str:
+    def summed(self, n: int, values: list, before: str, others=()) -> str:
         """0 if all of them are finite, else no number."""
         terms = [*others]
         for v in values:

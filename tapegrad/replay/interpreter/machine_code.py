@@ -15,7 +15,6 @@ import functools
 import math
 import platform
 import re
-from typing import Any
 
 from ..._core.registry import load
 from ...kernels.emit import elementary
@@ -268,7 +267,7 @@ NO_EVENTS = (
 )
 
 
-def noted_events(n: Any, exact: bool = False) -> str:
+def noted_events(n, exact: bool = False) -> str:
     """Keep what the processor noted so far (loops of NumPy's clear it).  `exact`: in such blocks."""
     if not HAS_STATUS:
         return "store i64 1, ptr %events\n  "
@@ -493,7 +492,7 @@ stop:
 STATE: dict = {}
 
 
-def interpreter() -> Any:
+def interpreter():
     """`run(block, arena)` of addresses: 0, or 1 where a result was no number or became infinite, or 2 + the
     number of a guard that failed. None where it cannot be made. A block is the address of its rows, their
     length, and the address of its table."""
@@ -502,7 +501,7 @@ def interpreter() -> Any:
     return STATE["run"]
 
 
-def build_interpreter() -> Any:
+def build_interpreter():
     try:
         library = ctypes.CDLL(ctypes.util.find_library("m"))
         places = {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in LIBM}
@@ -519,6 +518,6 @@ def address_of_call(name: str) -> int:
     return compile_text(interpreter_text(), OUTSIDE[name].name, math.inf)
 
 
-def compile_text(text: str, *how: Any) -> int:
+def compile_text(text: str, *how) -> int:
     """The address of a function of this text; the machine code is kept on disk."""
     return load("tapegrad.kernels.launch.cpu").function_address(text, *how)

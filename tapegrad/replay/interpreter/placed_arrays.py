@@ -51,7 +51,7 @@ SPELT: dict = {
 }
 
 
-def of_truths(x: Any) -> Any:
+def of_truths(x):
     if x.dtype != bool:
         raise NotPlaced("bits of numbers")
     return x
@@ -91,7 +91,7 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     """Places of the arena, as an array of NumPy.  `b`: the block that gets the rows; `kind`: that of the
     dtype."""
 
-    def __init__(self, b: Any, places: Any, kind: str = "f"):
+    def __init__(self, b, places, kind: str = "f"):
         self.b, self.places, self.kind = b, places, kind
 
     shape = property(lambda self: self.places.shape)
@@ -103,7 +103,7 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     T = property(lambda self: self.moved(np.transpose))
 
     @property
-    def at(self) -> Any:
+    def at(self):
         """The places of real numbers."""
         if self.kind == "c":
             raise NotPlaced("complex numbers")
@@ -113,34 +113,34 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """The places of the real and of the imaginary parts."""
         return self.b.pair_of(self.places, self.kind)
 
-    def moved(self, f: Callable, *args: Any, **kwargs: Any) -> "PlacedArray":
+    def moved(self, f: Callable, *args, **kwargs) -> "PlacedArray":
         return PlacedArray(self.b, np.asarray(f(self.places, *args, **kwargs)), self.kind)
 
-    def __getitem__(self, key: Any) -> "PlacedArray":
+    def __getitem__(self, key) -> "PlacedArray":
         return self.moved(operator.getitem, key)
 
     def __len__(self) -> int:
         return len(self.places)
 
-    def reshape(self, *shape: Any) -> "PlacedArray":
+    def reshape(self, *shape) -> "PlacedArray":
         return self.moved(np.ndarray.reshape, *shape)
 
-    def transpose(self, *axes: Any) -> "PlacedArray":
+    def transpose(self, *axes) -> "PlacedArray":
         return self.moved(np.ndarray.transpose, *axes)
 
     def swapaxes(self, *axes: int) -> "PlacedArray":
         return self.moved(np.swapaxes, *axes)
 
-    def conj(self) -> Any:
+    def conj(self):
         return np.conjugate(self)
 
-    def squeeze(self, axis: Any = None) -> "PlacedArray":
+    def squeeze(self, axis=None) -> "PlacedArray":
         return self.moved(np.squeeze, axis)
 
     def copy(self, order: str = "C") -> "PlacedArray":
         return self
 
-    def astype(self, dtype: Any, copy: bool = True) -> "PlacedArray":
+    def astype(self, dtype, copy: bool = True) -> "PlacedArray":
         kind = KINDS.get(np.dtype(dtype), "-")
         if kind == "b" != self.kind:
             return self != 0.0
@@ -152,28 +152,28 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
             raise NotPlaced(f"astype({dtype})")
         return PlacedArray(self.b, self.at, kind)
 
-    def sum(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+    def sum(self, axis=None, keepdims: bool = False) -> "PlacedArray":
         return reduced(np.add, self, axis, keepdims)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+    def max(self, axis=None, keepdims: bool = False) -> "PlacedArray":
         return reduced(np.maximum, self, axis, keepdims)
 
-    def argmax(self, axis: Any = None) -> "PlacedArray":
+    def argmax(self, axis=None) -> "PlacedArray":
         return np.argmax(self, axis)
 
-    def any(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+    def any(self, axis=None, keepdims: bool = False) -> "PlacedArray":
         return self.astype(bool).sum(axis, keepdims) > 0
 
-    def all(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+    def all(self, axis=None, keepdims: bool = False) -> "PlacedArray":
         return np.logical_not((self == 0.0).any(axis, keepdims))
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+    def min(self, axis=None, keepdims: bool = False) -> "PlacedArray":
         return reduced(np.minimum, self, axis, keepdims)
 
     def cumsum(self, axis: int) -> "PlacedArray":
         return scanned(np.add, self, axis)
 
-    def __pow__(self, n: Any) -> Any:
+    def __pow__(self, n):
         if type(n) in (int, float) and n in POWERS:
             return POWERS[n](self)
         return (
@@ -183,10 +183,10 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         raise NotPlaced("a condition on a value")
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args, **kwargs):
         raise NotPlaced("an array of NumPy")
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc, method: str, *x, **kwargs):
         if method == "reduce" and not kwargs.keys() - {"axis", "keepdims"}:
             return reduced(ufunc, x[0], kwargs.get("axis", 0), kwargs.get("keepdims", False))
         if method != "__call__" or kwargs:
@@ -195,7 +195,7 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
             return OF_COMPLEX[ufunc](*[placed(self.b, v) for v in x])
         return SPELT[ufunc](*x) if ufunc in SPELT else computed(ufunc, *[placed(self.b, v) for v in x])
 
-    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+    def __array_function__(self, f: Callable, types, args: tuple, kwargs: dict):
         if f in MOVES:
             return args[0].moved(f, *args[1:], **kwargs)
         if f not in FUNCTIONS:
@@ -203,11 +203,11 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return FUNCTIONS[f](*args, **kwargs)
 
 
-def is_complex(v: Any) -> bool:
+def is_complex(v) -> bool:
     return v.kind == "c" if isinstance(v, PlacedArray) else np.iscomplexobj(v)
 
 
-def placed(b: Any, v: Any) -> PlacedArray:
+def placed(b, v) -> PlacedArray:
     """A value of a body, with its places."""
     if isinstance(v, PlacedArray):
         return v
@@ -219,20 +219,20 @@ def placed(b: Any, v: Any) -> PlacedArray:
     return PlacedArray(b, b.number(float(v)) if not v.ndim else b.constant(v.astype(F8)), v.dtype.kind)
 
 
-def all_placed(*xs: Any) -> list:
+def all_placed(*xs) -> list:
     """The same of several values, one of which has places."""
     b = next(x.b for x in xs if isinstance(x, PlacedArray))
     return [placed(b, x) for x in xs]
 
 
-def zeros(b: Any, *shape: int) -> Any:
+def zeros(b, *shape: int):
     """Places of zeros, which may be written."""
     to = b.temporary(*shape)
     b.row("copy", to, b.nothing)
     return to
 
 
-def computed(ufunc: Any, *x: PlacedArray) -> PlacedArray:
+def computed(ufunc, *x: PlacedArray) -> PlacedArray:
     """A ufunc, element by element."""
     b, kinds = x[0].b, {v.kind for v in x}
     name, kind = ROWS.get(ufunc), "f" if "f" in kinds else "i" if "i" in kinds else "b"
@@ -262,7 +262,7 @@ def computed(ufunc: Any, *x: PlacedArray) -> PlacedArray:
     return PlacedArray(b, to, kind)
 
 
-def check_exact(b: Any, at: Any) -> None:
+def check_exact(b, at) -> None:
     """What floats do not count one by one is no number after this, and the run ends."""
     b.row("within", at, at, b.number(2.0**FLOAT_BITS), b.number(math.nan))
 
@@ -274,7 +274,7 @@ def whole(x: PlacedArray) -> PlacedArray:
     return PlacedArray(x.b, made.at, "i")
 
 
-def chosen(c: Any, x: Any, y: Any) -> PlacedArray:
+def chosen(c, x, y) -> PlacedArray:
     c, x, y = all_placed(c, x, y)
     kinds, shape = {x.kind, y.kind}, np.broadcast_shapes(c.shape, x.shape, y.shape)
     kind = next(kind for kind in "cfib" if kind in kinds)
@@ -284,11 +284,11 @@ def chosen(c: Any, x: Any, y: Any) -> PlacedArray:
     return made
 
 
-def new_array(b: Any, shape: tuple, kind: str) -> PlacedArray:
+def new_array(b, shape: tuple, kind: str) -> PlacedArray:
     return PlacedArray(b, b.temporary(*shape, width=1 + (kind == "c"), as_stack=True), kind)
 
 
-def joined(arrays: Any, axis: int = 0) -> PlacedArray:
+def joined(arrays, axis: int = 0) -> PlacedArray:
     xs = all_placed(*arrays)
     kinds = {x.kind for x in xs}
     if len(kinds) > 1:
@@ -297,7 +297,7 @@ def joined(arrays: Any, axis: int = 0) -> PlacedArray:
     return PlacedArray(xs[0].b, np.concatenate([x.places for x in xs], axis), xs[0].kind)
 
 
-def by_slices(x: PlacedArray, axis: Any) -> tuple:
+def by_slices(x: PlacedArray, axis) -> tuple:
     """(the places with the axes that are reduced first, as one axis; the shape that is kept)"""
     axes = tuple(range(x.ndim)) if axis is None else axis if type(axis) is tuple else (axis,)
     axes = tuple([n % x.ndim for n in axes])
@@ -306,7 +306,7 @@ def by_slices(x: PlacedArray, axis: Any) -> tuple:
     return first.reshape((-1, *rest)), tuple([1 if n in axes else size for n, size in enumerate(x.shape)])
 
 
-def reduced(ufunc: Any, x: PlacedArray, axis: Any = None, keepdims: bool = False) -> PlacedArray:
+def reduced(ufunc, x: PlacedArray, axis=None, keepdims: bool = False) -> PlacedArray:
     if x.kind == "c" and ufunc is np.add:
         return composed(x.real.sum(axis, keepdims), x.imag.sum(axis, keepdims))
     b, (slices, kept) = x.b, by_slices(x, axis)
@@ -330,7 +330,7 @@ def reduced(ufunc: Any, x: PlacedArray, axis: Any = None, keepdims: bool = False
     return PlacedArray(b, to.reshape(kept) if keepdims else to, "f" if x.kind == "f" else "i")
 
 
-def scanned(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
+def scanned(ufunc, x: PlacedArray, axis: int) -> PlacedArray:
     if x.kind != "f":
         raise NotPlaced(f"{ufunc.__name__}.accumulate of whole numbers")
     b, given = x.b, np.moveaxis(x.at, axis, 0)
@@ -344,7 +344,7 @@ def scanned(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
     return PlacedArray(b, to)
 
 
-def scanned_by_loop(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
+def scanned_by_loop(ufunc, x: PlacedArray, axis: int) -> PlacedArray:
     """Long lines: NumPy's loop reads what it wrote just before, as it does for `accumulate`.  The lines are
     consecutive, which is where it looks for such an overlap."""
     b, given = x.b, np.moveaxis(x.at, axis, -1)
@@ -361,13 +361,13 @@ def triangle_of(x: PlacedArray, k: int, lower: bool) -> PlacedArray:
     return chosen(mask, x, 0.0) if lower else chosen(mask, 0.0, x)
 
 
-def by_products(x: Any, n: int) -> Any:
+def by_products(x, n: int):
     """x ** n."""
     half = x if n < 4 else by_products(x, n // 2)
     return x * (half * half) if n % 2 else half * half
 
 
-def product_of_matrices(x: Any, y: Any) -> PlacedArray:
+def product_of_matrices(x, y) -> PlacedArray:
     x, y = all_placed(x, y)
     if min(x.ndim, y.ndim) < 2 or {x.kind, y.kind} != {"f"}:
         raise NotPlaced("a product of vectors")
@@ -417,7 +417,7 @@ FUNCTIONS: dict = {
 }
 
 
-def rounded(x: Any, decimals: int) -> Any:
+def rounded(x, decimals: int):
     """(By NumPy's own steps.)"""
     if x.kind != "f":
         raise NotPlaced("round of whole numbers")
@@ -427,7 +427,7 @@ def rounded(x: Any, decimals: int) -> Any:
     return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
 
 
-def without_nan(x: PlacedArray, nan: float, posinf: Any, neginf: Any) -> PlacedArray:
+def without_nan(x: PlacedArray, nan: float, posinf, neginf) -> PlacedArray:
     if x.kind != "f":
         raise NotPlaced("nan_to_num of whole numbers")
     high = np.finfo(float).max if posinf is None else posinf
@@ -435,6 +435,6 @@ def without_nan(x: PlacedArray, nan: float, posinf: Any, neginf: Any) -> PlacedA
     return chosen(x != x, nan, chosen(x == np.inf, high, chosen(x == -np.inf, low, x)))
 
 
-def sinc_of(x: Any) -> Any:
+def sinc_of(x):
     y = np.where(x == 0.0, np.finfo(float).eps, x)
     return np.sin(y) / y

@@ -3,7 +3,6 @@
 import functools
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 
@@ -22,29 +21,29 @@ class NoRows:
     nothing = np.zeros((), np.int64)
 
     def __init__(self) -> None:
-        self.rows: list = []
-        self.temporaries: list = []
+        self.rows = []
+        self.temporaries = []
         self.exact = True  # do all rows give what NumPy gives for all values?
         self.foreign = False  # is one of them a function that tells of errors in its own way?
 
-    def row(self, name: str, to: Any, *operands: Any) -> None:
+    def row(self, name: str, to, *operands) -> None:
         self.rows.append((name, operands))
         self.exact = self.exact and name not in JUDGE_VALUES
 
-    def called(self, ufunc: Any, *args: Any, **settings: Any) -> None:
+    def called(self, ufunc, *args, **settings) -> None:
         self.rows.append(("", ()))
         self.foreign = self.foreign or getattr(np, ufunc.__name__, None) is not ufunc
 
-    def others(self, *args: Any, **settings: Any) -> None:
+    def others(self, *args, **settings) -> None:
         self.rows.append(("", ()))
         self.exact = False
 
-    def pair_of(self, at: Any, kind: str) -> tuple:
+    def pair_of(self, at, kind: str) -> tuple:
         return at, at + 1 if kind == "c" else self.nothing
 
     of_matrices = indexed = ordered = matmul = lapack = others
 
-    def temporary(self, *shape: int, **settings: Any) -> np.ndarray:
+    def temporary(self, *shape: int, **settings) -> np.ndarray:
         self.temporaries.append(np.zeros(shape, np.int64))
         return self.temporaries[-1]
 
@@ -63,7 +62,7 @@ class PlacedBody:
     give what NumPy gives for all values?  (If that is asked, products are gated.)  `foreign`: is it a
     function that tells of errors in its own way?"""
 
-    def __init__(self, i: Any, shape: tuple, shapes: tuple, kinds: tuple, exact: bool = False):
+    def __init__(self, i, shape: tuple, shapes: tuple, kinds: tuple, exact: bool = False):
         self.kinds, self.refused, self.name, self.target, self.gating = kinds[1:], "", "", -1, exact
         self.exact = self.foreign = False
         self.moves = i.prim.linear and [*kinds] == 2 * [kinds[0]] and is_moving(i, shapes[0])
@@ -85,7 +84,7 @@ class PlacedBody:
         if alone and [*map(id, b.rows[0][1])] == [*map(id, at)]:
             self.name = b.rows[0][0]
 
-    def run(self, b: Any, i: Any, at: list) -> Any:
+    def run(self, b, i, at: list):
         """What the body gives."""
         prim = i.prim
         if self.moves:
@@ -104,7 +103,7 @@ class PlacedBody:
 JUDGE_VALUES = ("index", "within")  # rows that end a run by their values
 
 
-def gated_form(form: Any, gates: int, *x: Any, **params: Any) -> Any:
+def gated_form(form, gates: int, *x, **params):
     """Zero where one of the first operands is, whatever the others are."""
     made = form(*x, **params)
     for v in x[:gates]:
@@ -112,7 +111,7 @@ def gated_form(form: Any, gates: int, *x: Any, **params: Any) -> Any:
     return made
 
 
-def is_moving(i: Any, shape: tuple) -> bool:
+def is_moving(i, shape: tuple) -> bool:
     """Is each element of the result of a linear operation an element of the operand, or zero?
 
     The numbers of the elements tell, and random complex integers: no combination of several gives both of
@@ -137,7 +136,7 @@ LEAST_NUMBER = 1 << 40
 BODIES_KNOWN: dict = {}  # (operation, settings, shapes and kinds) -> its `PlacedBody`
 
 
-def placed_body(k: int, i: Any, shown: Any, kinds: tuple, exact: bool = False) -> PlacedBody | None:
+def placed_body(k: int, i, shown, kinds: tuple, exact: bool = False) -> PlacedBody | None:
     """That of an instruction; None where it cannot run on places.  `kinds`: of result and operands."""
     if not is_pure(i.prim) or i.prim.writes:
         return None

@@ -5,7 +5,6 @@ loops, or are composed of these."""
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def quotient(x: PlacedArray, y: PlacedArray) -> PlacedArray:
     return composed((p + q * share) * scale, chosen(flat, across, -across))
 
 
-def length(x: PlacedArray) -> Any:
+def length(x: PlacedArray):
     """(A square that is too small for its digits ends the run.)"""
     b, (re, im) = x.b, x.parts()
     square, lost = b.temporary(*x.shape), b.temporary(*x.shape)
@@ -89,7 +88,7 @@ def length(x: PlacedArray) -> Any:
     return np.sqrt(PlacedArray(b, square))
 
 
-def phase(x: PlacedArray) -> Any:
+def phase(x: PlacedArray):
     r = abs(x)
     return x / np.where(r == 0.0, 1.0, r)
 
@@ -99,7 +98,7 @@ def exponential(x: PlacedArray) -> PlacedArray:
     return composed(size * np.cos(turn), size * np.sin(turn))
 
 
-def are_equal(x: PlacedArray, y: PlacedArray) -> Any:
+def are_equal(x: PlacedArray, y: PlacedArray):
     return (x.real == y.real) * (x.imag == y.imag)
 
 
@@ -119,7 +118,7 @@ def matrix_product(x: PlacedArray, y: PlacedArray) -> PlacedArray:
     return made.reshape(shape) if made.ndim == 2 else made
 
 
-def bilinear(f: Any, x: PlacedArray, y: PlacedArray) -> PlacedArray:
+def bilinear(f, x: PlacedArray, y: PlacedArray) -> PlacedArray:
     if x.kind != "c":
         return composed(f(x, y.real), f(x, y.imag))
     if y.kind != "c":
@@ -127,7 +126,7 @@ def bilinear(f: Any, x: PlacedArray, y: PlacedArray) -> PlacedArray:
     return composed(f(x.real, y.real) - f(x.imag, y.imag), f(x.real, y.imag) + f(x.imag, y.real))
 
 
-def by_loop(ufunc: Any, *x: PlacedArray) -> PlacedArray:
+def by_loop(ufunc, *x: PlacedArray) -> PlacedArray:
     """NumPy's own loop."""
     kind = f"{'D' * len(x)}->{'d' if ufunc is np.absolute else 'D'}"
     if ufunc_loop(ufunc, kind) is None:
@@ -152,7 +151,7 @@ ROWS: dict = {
 LOOPS = (np.power, np.sqrt, np.log, np.log1p, np.expm1, np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh)
 
 
-def of_complex(ufunc: Any, *x: PlacedArray) -> PlacedArray:
+def of_complex(ufunc, *x: PlacedArray) -> PlacedArray:
     """By rows, or NumPy's loop, which is faster for many elements."""
     few = math.prod(np.broadcast_shapes(*[v.shape for v in x])) < COMPLEX_ELEMENTS
     return ROWS[ufunc](*x) if few and ufunc in ROWS else by_loop(ufunc, *x)
@@ -182,8 +181,8 @@ def fourier(name: str, kind: str, x: PlacedArray, axis: int, size: int) -> Place
     return made.moved(np.moveaxis, -1, axis)
 
 
-def along_all(name: str) -> Any:
-    def f(x: PlacedArray, axes: Any, norm: str) -> PlacedArray:
+def along_all(name: str):
+    def f(x: PlacedArray, axes, norm: str) -> PlacedArray:
         for axis in axes[::-1]:
             x = fourier(name, "Dd->D", x, axis, x.shape[axis])
         return x

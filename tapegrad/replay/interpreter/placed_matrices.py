@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ from .small_matrices import cholesky_code, det_code, inv_code, solve_code, trian
 EPSILON = float(np.finfo(float).eps)
 
 
-def scale_of(x: Any, axis: Any) -> Any:
+def scale_of(x, axis):
     """(Another power of 2 than the body's, of which the quotient of scaled numbers has the same bits.)"""
     top = abs(x).max(axis, True)
     return np.where(
@@ -51,12 +50,12 @@ def scale_of(x: Any, axis: Any) -> Any:
     )
 
 
-def part_of_hypot(x: Any, y: Any, r: Any) -> Any:
+def part_of_hypot(x, y, r):
     zero = r == 0.0
     return np.where(zero, 0.0, x / np.where(zero, 1.0, r))
 
 
-def convolve_full(x: Any, y: Any) -> PlacedArray:
+def convolve_full(x, y) -> PlacedArray:
     if len(x) < len(y):
         x, y = y, x
     b, to = x.b, zeros(x.b, len(x) + len(y) - 1)
@@ -65,7 +64,7 @@ def convolve_full(x: Any, y: Any) -> PlacedArray:
     return PlacedArray(b, to)
 
 
-def contracted(subscripts: str, *xs: PlacedArray, optimize: Any) -> PlacedArray:
+def contracted(subscripts: str, *xs: PlacedArray, optimize) -> PlacedArray:
     """einsum of one or two arrays."""
     given, to_labels = subscripts.replace(" ", "").split("->")
     labels = given.split(",")
@@ -113,7 +112,7 @@ def symmetric(x: PlacedArray) -> PlacedArray:
 def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     """A function of NumPy's of matrices: by rows for a few unknowns, else by its loop."""
 
-    def f(*x: Any, **settings: Any) -> Any:
+    def f(*x, **settings):
         x = tuple(all_placed(*x))
         b = x[0].b
         check_ordered(*[v for v in x if v.kind == "f"])
@@ -167,7 +166,7 @@ def placed_svd(a: PlacedArray) -> tuple:
     return decomposed("svd_s", a, (a.shape[0], rank), (rank,), (rank, a.shape[-1]))
 
 
-def placed_pinv(a: PlacedArray, rcond: Any, hermitian: bool) -> Any:
+def placed_pinv(a: PlacedArray, rcond, hermitian: bool):
     if hermitian:
         raise NotPlaced("pinv of hermitian matrices")
     u, s, vt = placed_svd(a)
@@ -243,7 +242,7 @@ def placed_band_solution(ab: PlacedArray, y: PlacedArray, low: int, up: int) -> 
     return PlacedArray(b, columns.T)
 
 
-def of_stack(b: Any, name: str, by_rows: Callable, a: Any, *y: Any, **settings: Any) -> PlacedArray:
+def of_stack(b, name: str, by_rows: Callable, a, *y, **settings) -> PlacedArray:
     """The same for a stack of matrices of a few unknowns: its axes become the last ones."""
     n, vector = a.shape[-1], bool(y) and y[0].ndim == 1
     y = tuple([at[:, None] if vector else at for at in y])

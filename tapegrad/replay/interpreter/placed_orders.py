@@ -12,7 +12,7 @@ from ..costs import SORT_ELEMENTS, STABLE_SORT_ELEMENTS, WRITTEN_OUT_PRODUCTS
 from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, all_placed, chosen, placed, reduced, zeros
 
 
-def first_extreme(ufunc: Any, x: PlacedArray, axis: Any, keepdims: bool) -> PlacedArray:
+def first_extreme(ufunc, x: PlacedArray, axis, keepdims: bool) -> PlacedArray:
     """Where the largest, or smallest, element is first."""
     if not x.size:
         raise NotPlaced("argmax of nothing")
@@ -26,13 +26,13 @@ def first_extreme(ufunc: Any, x: PlacedArray, axis: Any, keepdims: bool) -> Plac
     return reduced(np.minimum, at, axis, keepdims)
 
 
-def placed_digitize(x: PlacedArray, bins: Any, right: bool) -> PlacedArray:
+def placed_digitize(x: PlacedArray, bins, right: bool) -> PlacedArray:
     bins = placed(x.b, bins)
     1.0 / (bins[:-1] <= bins[1:])  # (the quotient is not finite for bins of another order: the run ends)
     return placed_searchsorted(bins, x, "left" if right else "right")
 
 
-def placed_searchsorted(a: Any, v: Any, side: str) -> PlacedArray:
+def placed_searchsorted(a, v, side: str) -> PlacedArray:
     """By counting the elements that are less."""
     a, v = all_placed(a, v)
     if a.ndim != 1 or a.size * v.size > WRITTEN_OUT_PRODUCTS or {a.kind, v.kind} != {"f"}:
@@ -42,7 +42,7 @@ def placed_searchsorted(a: Any, v: Any, side: str) -> PlacedArray:
     return (at < v if side == "left" else at <= v).sum(0)
 
 
-def placed_argsort(x: PlacedArray, axis: int, kind: Any = None, stable: Any = None) -> PlacedArray:
+def placed_argsort(x: PlacedArray, axis: int, kind, stable) -> PlacedArray:
     is_stable = kind in ("stable", "mergesort") or stable is True
     longest = STABLE_SORT_ELEMENTS if is_stable else SORT_ELEMENTS
     if not x.ndim or x.kind != "f" or not 0 < x.shape[axis] <= longest or axis is None:
@@ -54,7 +54,7 @@ def placed_argsort(x: PlacedArray, axis: int, kind: Any = None, stable: Any = No
     return PlacedArray(x.b, to, "i")
 
 
-def placed_lexsort(keys: Any) -> PlacedArray:
+def placed_lexsort(keys) -> PlacedArray:
     """By a stable sort for each key."""
     first, *others = [key.astype(F8) for key in all_placed(*keys)]
     order: Any = np.argsort(first, kind="stable")
@@ -70,7 +70,7 @@ def check_ordered(*x: PlacedArray) -> None:
         v - v
 
 
-def gathered(x: Any, at: PlacedArray, axis: int) -> PlacedArray:
+def gathered(x, at: PlacedArray, axis: int) -> PlacedArray:
     b, x = at.b, placed(at.b, x)
     to = b.temporary(*at.shape)
     shape = [*at.shape]
@@ -110,7 +110,7 @@ def checked_index(at: PlacedArray, n: int) -> PlacedArray:
     return PlacedArray(b, to)
 
 
-def with_last_axis(x: PlacedArray, at: Any, axis: int, like: tuple) -> tuple:
+def with_last_axis(x: PlacedArray, at, axis: int, like: tuple) -> tuple:
     """(x, at, the shape of the result), without axes of one element after this one."""
     if not sorting.is_last(like, axis):
         return x, at, like
@@ -124,9 +124,7 @@ def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> Placed
     return by_indices(x.b, "scattered", to, x, at, axis, x.at).reshape(*like)
 
 
-def by_indices(
-    b: Any, name: str, to: Any, x: PlacedArray, at: PlacedArray, axis: int, beside: Any
-) -> PlacedArray:
+def by_indices(b, name: str, to, x: PlacedArray, at: PlacedArray, axis: int, beside) -> PlacedArray:
     """A row for each line along the axis.  `beside`: what lies as the indices do."""
     if at.kind != "i" or at.shape != beside.shape:
         raise NotPlaced("indices of another shape")
@@ -136,14 +134,14 @@ def by_indices(
     return PlacedArray(b, to, x.kind)
 
 
-def added_in_turn(x: PlacedArray, at: Any, shape: tuple) -> PlacedArray:
+def added_in_turn(x: PlacedArray, at, shape: tuple) -> PlacedArray:
     """Elements of x are added at places that are known, which may be equal."""
     to = zeros(x.b, *shape)
     x.b.row("addto", to[at], x.at)
     return PlacedArray(x.b, to)
 
 
-def added_at(x: PlacedArray, at: Any, axis: int, like: tuple) -> PlacedArray:
+def added_at(x: PlacedArray, at, axis: int, like: tuple) -> PlacedArray:
     x, at, lines = with_last_axis(x, at, axis, like)
     where = [*np.ogrid[tuple([slice(n) for n in at.shape])]]
     where[axis] = at

@@ -5,7 +5,6 @@ What such a loop needs is worked out for three of its trips (interpreter.trip_ro
 
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class RecordedLoop:
         at = self.positions()
         own = (at[-1] >= start) & (at[-1] - at[0] == period * (trips - 1))
         self.held = self.places_held()
-        self.carried: dict = {}
+        self.carried = {}
         for place in np.unique(at[-1, own]).tolist():
             back, column = trips - 1 - (place - start) // period, (place - start) % period
             if back:
@@ -133,7 +132,7 @@ def seen_operands(i: Instruction) -> tuple:
     return i.args if i.prim is PART or i.prim is READ or i.prim.multi or is_move(i.prim) else ()
 
 
-def is_all(path: tuple, at: Any) -> bool:
+def is_all(path: tuple, at) -> bool:
     """Is all of a buffer written?"""
     return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
 

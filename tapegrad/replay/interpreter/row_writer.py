@@ -6,7 +6,6 @@ A row goes along lines where its places lie in such, else by a table of places. 
 import ctypes
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 
@@ -48,20 +47,20 @@ class RowWriter:
 
     def __init__(self, arena: Arena, exact: bool = False, listing: bool = False):
         self.arena, self.exact, self.nothing = arena, exact, arena.nothing
-        self.rows: list = []
+        self.rows = []
         self.listed = ListedRows() if listing else None
         self.along = self.awaited = 0
         self.target = arena.nothing
 
-    def number(self, v: float) -> Any:
+    def number(self, v: float):
         """The place of a constant number."""
         return self.arena.number(v)
 
-    def constant(self, v: Any) -> Any:
+    def constant(self, v):
         """The places of a constant array."""
         return self.arena.taken_for_ever(v)
 
-    def row(self, name: str, to: Any, *operands: Any) -> None:
+    def row(self, name: str, to, *operands) -> None:
         """One operation, as a single element or as lines where its places are such, else by the table."""
         cuts = self.arena.cuts_of(to, operands) if to.size >= BOX_ELEMENTS else None
         if cuts is not None:
@@ -71,15 +70,15 @@ class RowWriter:
         else:
             self.part(name, to, *operands)
 
-    def imaginary(self, at: Any) -> Any:
+    def imaginary(self, at):
         """The places of the imaginary parts."""
         return self.arena.moved(at, 1)
 
-    def pair_of(self, at: Any, kind: str) -> tuple:
+    def pair_of(self, at, kind: str) -> tuple:
         """The places of the real and of the imaginary parts."""
         return at, self.imaginary(at) if kind in "cD" else self.nothing
 
-    def part(self, name: str, to: Any, *operands: Any) -> None:
+    def part(self, name: str, to, *operands) -> None:
         if self.listed is not None and to.size:
             self.listed.add(
                 name,
@@ -107,17 +106,17 @@ class RowWriter:
             places = [self.arena.indices(at, to.shape) for at in (to, *operands)]
             self.rows.append(row_of(name, to.size, *places))
 
-    def temporary(self, *shape: int, **settings: Any) -> Any:
+    def temporary(self, *shape: int, **settings):
         """For the body of an operation."""
         self.awaited -= 1
         return self.target if self.awaited == 0 else self.arena.temporary(*shape, **settings)
 
-    def forms(self, places: tuple) -> Any:
+    def forms(self, places: tuple):
         """What `joined_axes` takes; None where some do not lie in lines."""
         forms = [None if at.size == 1 else self.arena.form_of(at) for at in places]
         return None if False in forms else forms
 
-    def lines(self, name: str, to: Any, operands: tuple) -> bool:
+    def lines(self, name: str, to, operands: tuple) -> bool:
         forms = self.forms((to, *operands))
         found = in_lines(name, to.shape, *forms) if forms is not None else None
         if found is None:
@@ -129,7 +128,7 @@ class RowWriter:
         self.along += 1
         return True
 
-    def tabled(self, name: str, to: Any, operands: tuple) -> bool:
+    def tabled(self, name: str, to, operands: tuple) -> bool:
         """The same along lines that begin anywhere."""
         found = tabled_lines(name, to, operands)
         if found is None:
@@ -140,12 +139,12 @@ class RowWriter:
         self.along += 1
         return True
 
-    def adds_lines(self, operands: Any) -> bool:
+    def adds_lines(self, operands) -> bool:
         """Do the terms of one sum lie in lines?"""
         forms = self.forms(operands)
         return forms is not None and all([form is None or form[1][-1] == INDEX_BYTES for form in forms])
 
-    def called(self, ufunc: Any, to: Any, *operands: Any, kind: str = "") -> None:
+    def called(self, ufunc, to, *operands, kind: str = "") -> None:
         """A ufunc, element by element, for types that `ufunc_loop` takes; a result of which all steps are 0
         gathers them."""
         kind = kind or of_floats(ufunc)
@@ -164,13 +163,13 @@ class RowWriter:
             ][:width]:
                 self.row("copy", target, source)
 
-    def call(self, ufunc: Any, to: Any, operands: Any, kind: str) -> bool:
+    def call(self, ufunc, to, operands, kind: str) -> bool:
         made = self.call_loop(ufunc, to, operands, kind)
         if made:
             self.note_call("called", operands, [to], kind)
         return made
 
-    def call_loop(self, ufunc: Any, to: Any, operands: Any, kind: str) -> bool:
+    def call_loop(self, ufunc, to, operands, kind: str) -> bool:
         loop, forms, width = ufunc_loop(ufunc, kind), self.forms((to, *operands)), 1 + (kind[-1] == "D")
         found = in_calls(to.shape, width, *forms) if loop is not None and forms is not None else None
         if found is None:
@@ -182,7 +181,7 @@ class RowWriter:
         self.call_row(plan, checked, [*operands, to], len(operands), counts, outer)
         return True
 
-    def packed(self, at: Any, shape: tuple, kind: str) -> Any:
+    def packed(self, at, shape: tuple, kind: str):
         """Numbers of a kind, broadcast to a shape, one after the other."""
         fresh = self.arena.temporary(*shape, width=1 + (kind == "D"))
         parts = [*zip(self.pair_of(fresh, kind), self.pair_of(at, kind), strict=True)]
@@ -194,7 +193,7 @@ class RowWriter:
                 self.listed.add("copy", to.size, [to, x + zero_strides(to.shape)])
         return fresh
 
-    def note_call(self, name: str, read: Any, written: Any, kind: str = "") -> None:
+    def note_call(self, name: str, read, written, kind: str = "") -> None:
         """The last row calls others, which read and write these places, of numbers of these kinds."""
         if self.listed is not None:
             kinds = kind.replace("->", "") or "d" * (len(read) + len(written))
@@ -202,7 +201,7 @@ class RowWriter:
             given, left = [[*itertools.chain(*some)] for some in (parts[: len(read)], parts[len(read) :])]
             self.listed.outside(name, len(self.rows) - 1, given, left)
 
-    def indexed(self, name: str, to: Any, x: Any, at: Any) -> None:
+    def indexed(self, name: str, to, x, at) -> None:
         """Lines of which one is read, or written, at indices that are values."""
         x = self.laid_out(x, self.arena.view_of)
         lines = [self.arena.view_of(v) for v in (to, x, at)]
@@ -214,7 +213,7 @@ class RowWriter:
         if len(at):
             self.outside_row(name, (x, at, to), to, len(at), *[line[0] for line in lines], size, *steps)
 
-    def ordered(self, to: Any, x: Any, stable: bool) -> None:
+    def ordered(self, to, x, stable: bool) -> None:
         """The indices that sort a line."""
         working = self.arena.temporary(4 * len(x))
         x = self.laid_out(x, self.arena.view_of)
@@ -222,12 +221,12 @@ class RowWriter:
         steps = [line[1][0] // INDEX_BYTES for line in lines[:2]]
         self.outside_row("ordered", (x,), to, len(x), *[line[0] for line in lines], int(stable), *steps)
 
-    def outside_row(self, name: str, read: tuple, written: Any, *fields: int) -> None:
+    def outside_row(self, name: str, read: tuple, written, *fields: int) -> None:
         """A call of others, which reads and writes these places."""
         self.rows.append(row_of(name, *fields))
         self.note_call(name, read, (written,))
 
-    def of_matrices(self, ufunc: Any, results: Any, *operands: Any, kind: str = "", lines: int = 0) -> None:
+    def of_matrices(self, ufunc, results, *operands, kind: str = "", lines: int = 0) -> None:
         """A generalized ufunc of matrices, for types that `ufunc_loop` takes.  The last result tells whether
         it was found.  `lines`: it is done so many times, along the first axis of what has one."""
         kind = kind or of_floats(ufunc)
@@ -237,7 +236,7 @@ class RowWriter:
         ]
         places += results
         shapes, steps = [at.shape for at in places], [self.arena.view_of(at)[1] for at in places]
-        outer: tuple = (8,) * len(places)
+        outer = (8,) * len(places)
         if lines:
             outer = tuple([step[0] if step else 0 for step in steps])
             shapes, steps = [s[1:] for s in shapes], [s[1:] for s in steps]
@@ -248,14 +247,12 @@ class RowWriter:
         self.call_row(plan, checked, places, len(places) - 1, (1, 1), ((), ()))
         self.note_call("called", places[: len(operands)], places[len(operands) :], kind)
 
-    def lapack(
-        self, name: str, to: Any, packed: Any, n: int, columns: int, form: int = NO, *band: int
-    ) -> None:
+    def lapack(self, name: str, to, packed, n: int, columns: int, form: int = NO, *band: int) -> None:
         packed = self.laid_out(packed, in_one_piece)
         places = to.item(0), packed.item(0), 0, 0
         self.outside_row(name, (to, packed), np.append(to, packed), to.size, *places, form, n, columns, *band)
 
-    def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
+    def call_row(self, plan, checked: int, places, out: int, counts: tuple, outer) -> None:
         first, *rest = [
             [*some, *[0] * (CALL_ARGUMENTS - len(some))] for some in ([at.item(0) for at in places], *outer)
         ]
@@ -264,7 +261,7 @@ class RowWriter:
             row_of("called", checked, *first, counts[0], *rest[0], counts[1], *rest[1], *address, out)
         )
 
-    def matmul(self, to: Any, x: Any, y: Any) -> None:
+    def matmul(self, to, x, y) -> None:
         if to.ndim > 2 and math.prod(to.shape[:-2]) > BLOCK_MATRICES:  # a row for each product of the stack
             for i, j in np.ndindex(to.shape[-2:]):
                 self.row("copy", to[..., i, j], self.nothing)
@@ -274,7 +271,7 @@ class RowWriter:
         if to.ndim > 2:
             for place in np.ndindex(to.shape[:-2]):
                 # (of an axis of one there is but one)
-                each: Any = [place[len(place) + 2 - at.ndim :] for at in (x, y)]
+                each = [place[len(place) + 2 - at.ndim :] for at in (x, y)]
                 each = [
                     tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)])
                     for at_k, at in zip(each, (x, y), strict=True)
@@ -299,7 +296,7 @@ class RowWriter:
             columns[:, None, :],
         )
 
-    def product(self, to: Any, x: Any, y: Any) -> None:
+    def product(self, to, x, y) -> None:
         """A row for BLAS; what does not lie as that takes it is copied."""
         if x.ndim == 1:
             x, y = y.T, x
@@ -320,7 +317,7 @@ class RowWriter:
         places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)]), 0]
         self.outside_row(name, (x, y, to), to, to.size, *places, *integers)
 
-    def laid_out(self, at: Any, form: Any) -> Any:
+    def laid_out(self, at, form):
         if id(at.base) in self.arena.counting and form(at) is not None:
             return at
         fresh = self.arena.temporary(*at.shape)

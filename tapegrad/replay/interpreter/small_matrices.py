@@ -5,14 +5,12 @@ unknowns.
 a matrix. Further axes are a stack, and a row does all of it.  A pivot that is zero gives what is not finite,
 and so the whole run to NumPy, which raises."""
 
-from typing import Any
-
 import numpy as np
 
 from ...ops.linalg import factorizations
 
 
-def cholesky_code(b: Any, to: Any, a: Any) -> None:
+def cholesky_code(b, to, a) -> None:
     n, stack = len(to), to.shape[2:]
     b.row("copy", to, b.nothing)
     for j in range(n):
@@ -26,7 +24,7 @@ def cholesky_code(b: Any, to: Any, a: Any) -> None:
         b.row("div", to[j + 1 :, j], column[1:], to[j, j])
 
 
-def substitution_code(b: Any, a: Any, x: Any, lower: bool, unit: bool) -> None:
+def substitution_code(b, a, x, lower: bool, unit: bool) -> None:
     """x becomes the solution for a triangle."""
     n = len(a)
     for j in range(n) if lower else reversed(range(n)):
@@ -36,23 +34,14 @@ def substitution_code(b: Any, a: Any, x: Any, lower: bool, unit: bool) -> None:
         eliminated(b, x[rest], a[rest, j], x[j])
 
 
-def eliminated(b: Any, x: Any, factors: Any, row: Any) -> None:
+def eliminated(b, x, factors, row) -> None:
     """x -= factors row."""
     product = b.temporary(*x.shape)
     b.row("mul", product, factors[:, None], row)
     b.row("sub", x, x, product)
 
 
-def triangular(
-    b: Any,
-    to: Any,
-    a: Any,
-    y: Any,
-    trans: Any = 0,
-    lower: bool = False,
-    unit_diagonal: bool = False,
-    **_: Any,
-) -> None:
+def triangular(b, to, a, y, trans=0, lower: bool = False, unit_diagonal: bool = False, **_) -> None:
     trans = factorizations.TRANS[trans]
     b.row("copy", to, y)
     substitution_code(
@@ -64,7 +53,7 @@ def triangular(
     )
 
 
-def solve_code(b: Any, to: Any, a: Any, y: Any) -> None:
+def solve_code(b, to, a, y) -> None:
     """By elimination; the larger of two candidates becomes the pivot."""
     w, x = b.temporary(*a.shape), to if to.ndim == a.ndim else to[:, None]
     b.row("copy", w, a)
@@ -78,7 +67,7 @@ def solve_code(b: Any, to: Any, a: Any, y: Any) -> None:
     substitution_code(b, w, x, False, False)
 
 
-def det_code(b: Any, to: Any, a: Any) -> None:
+def det_code(b, to, a) -> None:
     """By the same elimination."""
     w, stack = b.temporary(*a.shape), a.shape[2:]
     b.row("copy", w, a)
@@ -94,7 +83,7 @@ def det_code(b: Any, to: Any, a: Any) -> None:
             column_eliminated(b, w, j)
 
 
-def column_eliminated(b: Any, w: Any, j: int) -> Any:
+def column_eliminated(b, w, j: int):
     """Eliminate column j below the diagonal; return the factors of the rows."""
     factors = b.temporary(len(w) - j - 1, *w.shape[2:])
     b.row("div", factors, w[j + 1 :, j], w[j, j])
@@ -102,7 +91,7 @@ def column_eliminated(b: Any, w: Any, j: int) -> Any:
     return factors
 
 
-def larger_code(b: Any, w: Any, j: int, k: int) -> Any:
+def larger_code(b, w, j: int, k: int):
     """Is the candidate in row k the larger one?"""
     sizes, larger = b.temporary(2, *w.shape[2:]), b.temporary(*w.shape[2:])
     b.row("abs", sizes, np.stack([w[j, j], w[k, j]]))
@@ -110,7 +99,7 @@ def larger_code(b: Any, w: Any, j: int, k: int) -> Any:
     return larger
 
 
-def exchanged(b: Any, rows: Any, larger: Any, j: int, k: int) -> None:
+def exchanged(b, rows, larger, j: int, k: int) -> None:
     first, second = b.temporary(*rows.shape[1:]), b.temporary(*rows.shape[1:])
     b.row("select", first, larger, rows[k], rows[j])
     b.row("select", second, larger, rows[j], rows[k])
@@ -118,6 +107,6 @@ def exchanged(b: Any, rows: Any, larger: Any, j: int, k: int) -> None:
     b.row("copy", rows[k], second)
 
 
-def inv_code(b: Any, to: Any, a: Any) -> None:
+def inv_code(b, to, a) -> None:
     n = len(a)
     solve_code(b, to, a, np.broadcast_to(b.constant(np.eye(n)).reshape(n, n, *[1] * (a.ndim - 2)), to.shape))

@@ -37,7 +37,7 @@ def field(n: int, name: str) -> str:
     return f"%f{n} = getelementptr i32, ptr %row, i64 {n}\n  %g{n} = load i32, ptr %f{n}\n  %{name} = sext i32 %g{n} to i64\n  "
 
 
-def vector_text(body: str, n: int = VECTOR_ELEMENTS) -> str:
+def vector_text(body: str, n: int) -> str:
     """The text for several elements."""
     for one, many in (
         ("0.0", "zeroinitializer"),
@@ -49,13 +49,13 @@ def vector_text(body: str, n: int = VECTOR_ELEMENTS) -> str:
     return re.sub(r"@(tanh_slope|own_\w+)\(", rf"@\1_of_{n}(", body)
 
 
-def sum_code(whole: str, rest: str, into: str) -> str:
-    """The sum of the elements of `whole`, and `rest`."""
-    text, last = "", rest
+def sum_code() -> str:
+    """%total: the sum of the elements of %lanes, and %alone."""
+    text, last = "", "alone"
     for n in range(VECTOR_ELEMENTS):
-        text += f"%{into}e{n} = extractelement {MANY} %{whole}, i64 {n}\n  %{into}{n} = fadd double %{last}, %{into}e{n}\n  "
-        last = f"{into}{n}"
-    return text + f"%{into} = fadd double %{last}, 0.0\n  "
+        text += f"%e{n} = extractelement {MANY} %lanes, i64 {n}\n  %total{n} = fadd double %{last}, %e{n}\n  "
+        last = f"total{n}"
+    return text + f"%total = fadd double %{last}, 0.0\n  "
 
 
 class RowFunction:
@@ -141,7 +141,7 @@ class RowFunction:
     def end_of_line(self) -> str:
         if not self.summed:
             return ""
-        text = f"%lanes = load {MANY}, ptr %sumv\n  %alone = load double, ptr %sums\n  {sum_code('lanes', 'alone', 'total')}"
+        text = f"%lanes = load {MANY}, ptr %sumv\n  %alone = load double, ptr %sums\n  {sum_code()}"
         return text + f"store double %total, ptr %dp\n  {self.noted('total', 's', 'double')}"
 
     def text(self) -> str:

@@ -6,6 +6,7 @@ which is the last one, shows whether they do."""
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,9 @@ class NotALoop(Exception):
 class TripRows:
     """The rows of a loop of a block."""
 
-    def __init__(self, block: Any, loop: RecordedLoop):
+    def __init__(self, block, loop: RecordedLoop):
         self.block, self.arena, self.loop, self.trips = block, block.arena, loop, loop.trips
-        self.compiled: Any = None
+        self.compiled = None
         values = loop.values[0].tolist()
         self.width = [self.arena.width(k) for k in values]
         self.size = [
@@ -46,7 +47,7 @@ class TripRows:
         ]
         self.first_guard = len(block.guards)
         self.constants = {c: self.constant_column(c) for c in loop.varying}
-        self.one: dict = {}  # instruction -> where all trips write the buffer that it gives
+        self.one = {}  # instruction -> where all trips write the buffer that it gives
         chains = {j for j in loop.carried if self.is_chain(j)}
         while True:
             self.stacks = {j: self.stack(j, back) for j, back in loop.carried.items() if j not in chains}
@@ -54,7 +55,7 @@ class TripRows:
                 j: self.arena.consecutive(*self.arena.shown[values[j]][1:3], None, self.width[j])
                 for j in chains
             }
-            self.script: list = []
+            self.script = []
             first = self.lowered(0)
             apart = {j for j, at in self.one.items() if first.at[j] is not at} | self.seen
             if not apart:
@@ -108,7 +109,7 @@ class TripRows:
         self.arena.constants.append((at + step, arrays))
         return first, shape, strides, size, width
 
-    def at(self, j: int, t: int) -> Any:
+    def at(self, j: int, t: int):
         """Where what trip t leaves for later ones lies."""
         if j in self.one:
             return self.one[j]
@@ -116,7 +117,7 @@ class TripRows:
         layout = self.arena.layout(int(self.loop.values[0, j]))
         return self.arena.laid_at(first + (t + back) * step, *layout, self.width[j])
 
-    def place(self, n: int) -> Any:
+    def place(self, n: int):
         """Where the value of instruction n of the program lies."""
         t, j = divmod(n - self.loop.start, self.loop.period)
         at, step = self.base[j], self.step[j]
@@ -150,7 +151,7 @@ class TripRows:
         self.next += 1
         return first + self.t * step
 
-    def constant(self, v: np.ndarray) -> Any:
+    def constant(self, v: np.ndarray):
         """A constant that a body makes."""
         if self.next == len(self.script):
             self.script.append((v, self.arena.new_constant(v), -1))
@@ -172,8 +173,8 @@ class TripRows:
         """The rows of one trip: those that its instructions would be, with places and rows of its own."""
         arena, loop, code = self.arena, self.loop, self.loop.trip(t)
         self.t, self.next, begin = t, 0, loop.start + t * loop.period
-        self.tables: list = []
-        self.tabled: dict = {}  # (id of places, shape) -> (number of its table, the places)
+        self.tables = []
+        self.tabled = {}  # (id of places, shape) -> (number of its table, the places)
         self.column = {k: j for j, (k, _) in enumerate(code)}
         owners = [vars(self.block), vars(arena)]
         before = [dict(owner) for owner in owners]
@@ -251,7 +252,7 @@ class TripRows:
                 region = ArenaRegion(j in self.one)
                 region.until = self.end_of(j, begin - loop.period)
                 arena.held[k] = [region]
-        self.varying: dict = {}  # instruction -> its operands that are other constants in each trip -> places
+        self.varying = {}  # instruction -> its operands that are other constants in each trip -> places
         for c, (first, shape, strides, size, width) in self.constants.items():
             which = int(loop.table.starts[begin]) + c
             n = int(loop.table.reader[which])
@@ -313,11 +314,13 @@ class TripRows:
         return code
 
 
+@dataclass(eq=False)
 class LoweredTrip:
-    """One trip: `rows`, and where each of them `begins`;
-    `tables` of places; where its values lie, `at`; what its moving indices are of,
-    `bases`."""
+    """One trip, as rows."""
 
-    def __init__(self, rows: np.ndarray, begins: list, tables: list, at: list, listed: Any, bases: list):
-        self.rows, self.begins, self.tables = rows, begins, tables
-        self.at, self.listed, self.bases = at, listed, bases
+    rows: np.ndarray
+    begins: list  # where each row begins
+    tables: list  # of places
+    at: list  # where its values lie
+    listed: Any
+    bases: list  # what its moving indices are of

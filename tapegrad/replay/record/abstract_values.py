@@ -1,7 +1,6 @@
 """What values look like: their shape, dtype and memory order, told once for all that are alike."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -16,7 +15,7 @@ GIVEN: dict = {}  # elementwise operation -> what its results look like (`elemen
 COUNT = itertools.count()
 
 
-def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
+def look_of(xp, shape: tuple, strides: tuple, dtype) -> tuple:
     """(hollow array, layout if it owns its memory, layout if it does not, a number, type and dtype of
     NumPy's, class of its Variables) of an array.
 
@@ -39,7 +38,7 @@ def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
     return found
 
 
-def look_at(v: Any) -> tuple:
+def look_at(v) -> tuple:
     if type(v) is ndarray:
         key = v.shape, v.strides, v.dtype
         return LOOKS.get(key) or look_of(np, *key)
@@ -50,7 +49,7 @@ def look_at(v: Any) -> tuple:
     )
 
 
-def look_of_number(v: Any) -> tuple:
+def look_of_number(v) -> tuple:
     found = LOOKS.get(type(v))
     if found is None and type(v) in (tuple, list):  # of several results
         found = LOOKS[type(v)] = None, *[(None, (), (), None, True)] * 2, next(COUNT), None, None, None

@@ -3,6 +3,7 @@
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from numpy import ndarray
@@ -13,7 +14,7 @@ from ..._dispatch.random import DRAW
 from ...ops.zero_derivative import ArgumentPlaceholder
 
 
-def copy_with_strides(v: Any, shape: tuple, strides: tuple) -> Any:
+def copy_with_strides(v, shape: tuple, strides: tuple):
     """A copy of v with these strides."""
     fresh = room_laid(xp_of(v), shape, strides, v.dtype)
     fresh[...] = v
@@ -46,7 +47,7 @@ class Instruction:
 
     __slots__ = ("prim", "args", "params", "watched")
 
-    def __init__(self, prim: Any, args: tuple = (), params: Any = None, watched: tuple = ()):
+    def __init__(self, prim, args: tuple = (), params=None, watched: tuple = ()):
         self.prim, self.args, self.params, self.watched = prim, args, params, watched
 
     @property
@@ -81,21 +82,22 @@ class InstructionList(Sequence):
         for k, (prim, params, watched), ks in zip(self.numbers, self.what, self.operands, strict=True):
             yield k, Instruction(prim, ks, params, watched)
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at):
         if type(at) is slice:
             return [*InstructionList(self.numbers[at], self.what[at], self.operands[at])]
         prim, params, watched = self.what[at]
         return self.numbers[at], Instruction(prim, self.operands[at], params, watched)
 
 
+@dataclass(eq=False, slots=True)
 class Guard:
     """A condition on which a program holds: the value number `k` is `value` (its truth, if `truth`)."""
 
-    __slots__ = ("k", "value", "truth", "place", "raised")
-
-    def __init__(self, k: int, value: Any, truth: bool, place: str | None, raised: str = ""):
-        """`raised`: it is about this error of an operation."""
-        self.k, self.value, self.truth, self.place, self.raised = k, value, truth, place, raised
+    k: int
+    value: Any
+    truth: bool
+    place: str | None
+    raised: str = ""  # the error of an operation that it is about
 
     def __str__(self) -> str:
         if self.raised:
@@ -103,7 +105,7 @@ class Guard:
         return f"{self.place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
 
 
-def vector_product(x: Any, y: Any) -> Any:
+def vector_product(x, y):
     """Of NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it."""
     return x.dot(y) if type(x) is type(y) is ndarray and 0 < x.ndim < 3 and 0 < y.ndim < 3 else x @ y
 
@@ -140,12 +142,12 @@ def instruction_form(prim: Primitive) -> tuple:
 WORDS = ("elementwise", "axis", "moves")  # of `batch`, of which `total` follows
 
 
-def is_total(prim: Any) -> bool:
+def is_total(prim) -> bool:
     """Does it give a result for all numbers?  (Of integers, which may be indices, that is not said.)"""
     return prim.total or prim.linear or (is_pure(prim) and prim.batch in WORDS)
 
 
-def ufunc_of(i: Any) -> Any:
+def ufunc_of(i):
     """The ufunc of an instruction without a derivative, where its operands are arrays and numbers and nothing
     is set."""
     prim, params = i.prim, i.params
@@ -157,7 +159,7 @@ def ufunc_of(i: Any) -> Any:
     return prim.ufunc if plain else None
 
 
-def is_of_another(out: Any, values: list) -> bool:
+def is_of_another(out, values: list) -> bool:
     """May the result lie in the memory of an operand?  (It does not if it owns its memory, and is none of
     them.)"""
     if is_array(out):

@@ -4,7 +4,6 @@ Arrays and containers that the call has made are made anew after a replay, one f
 the function has captured stays the object that it is."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -23,23 +22,23 @@ class ObjectState:
     """`places`: (object, name, maker), see `put`.  A maker is called with the outputs of a replay, and a dict
     of what others have made."""
 
-    def __init__(self, shadow: Any, slot_of: Callable, outside: frozenset):
+    def __init__(self, shadow, slot_of: Callable, outside: frozenset):
         """`slot_of(v)` gives the number of the output that a recorded Variable becomes, None for another.
         `outside`: ids of objects that the function has not made."""
-        self.places: list = []
+        self.places = []
         self.holds_objects = False  # of the user's?
         self.slot_of, self.outside = slot_of, outside
-        self.makers: dict = {}  # id of a value -> (value, its maker)
+        self.makers = {}  # id of a value -> (value, its maker)
         self.originals = {id(new): x for x in shadow.hold if (new := shadow.seen.get(id(x))) is not None}
 
-    def add(self, x: Any, name: str, value: Any) -> None:
+    def add(self, x, name: str, value) -> None:
         self.places.append((x, name, self.new_maker(value) if name is None else self.maker(value)))
 
     def end(self) -> None:
         """The call is over."""
         self.makers, self.originals, self.slot_of = {}, {}, live
 
-    def maker(self, v: Any) -> Callable:
+    def maker(self, v) -> Callable:
         if type(v) in IMMUTABLE or is_scalar(v):
             return lambda outputs, made: v
         known = self.originals.get(id(v), v)
@@ -54,7 +53,7 @@ class ObjectState:
             raise UntoldValue("a cycle of references")
         return found
 
-    def new_maker(self, v: Any) -> Callable:
+    def new_maker(self, v) -> Callable:
         kind = type(v)
         if kind is View:
             path = v._path
@@ -75,7 +74,7 @@ class ObjectState:
             return self.of_parts(v.values(), lambda parts: dict(zip(keys, parts, strict=True)))
         raise UntoldValue(f"an object of the class {kind.__name__}")
 
-    def of_parts(self, values: Any, make: Callable) -> Callable:
+    def of_parts(self, values, make: Callable) -> Callable:
         makers = [*map(self.maker, values)]
         return lambda outputs, made: make([each(outputs, made) for each in makers])
 
@@ -86,18 +85,18 @@ class ObjectState:
             raise UntoldValue("a value of an outer transform")
         return lambda outputs, made: copied(value if k is None else outputs[k])
 
-    def put(self, outputs: Any) -> None:
+    def put(self, outputs) -> None:
         """Leave the values of a replay in the objects."""
-        made: dict = {}
+        made = {}
         for x, name, maker in self.places:
             put(x, name, maker(outputs, made))
 
 
-def copied(v: Any) -> Any:
+def copied(v):
     return v.copy() if is_array(v) else v
 
 
-def root_of(v: Any) -> Any:
+def root_of(v):
     """The array that an array is a view of."""
     while is_array(v) and is_array(v.base):
         v = v.base
@@ -107,7 +106,7 @@ def root_of(v: Any) -> Any:
 def shared(make: Callable) -> Callable:
     """A maker of one value for all who ask in one replay."""
 
-    def maker(outputs: Any, made: dict) -> Any:
+    def maker(outputs, made: dict):
         if maker not in made:
             made[maker] = make(outputs, made)
         return made[maker]
@@ -115,7 +114,7 @@ def shared(make: Callable) -> Callable:
     return maker
 
 
-def put(x: Any, name: Any, value: Any) -> None:
+def put(x, name, value) -> None:
     """Leave a value in an attribute, or a member of a dict; without a name, all that a list or dict holds."""
     if type(x) is list:
         x[:] = value

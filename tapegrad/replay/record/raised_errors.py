@@ -21,9 +21,7 @@ def conditions(prim: Primitive, params: dict, error: Exception, loud: bool) -> d
     return {"prim": prim, "params": params, "modes": found, "filters": filters, "ended": ending(error, [])}
 
 
-def raises_again(
-    *operands: Any, prim: Primitive, params: dict, modes: Any, filters: list | None, ended: tuple
-) -> bool:
+def raises_again(*operands, prim: Primitive, params: dict, modes, filters: list | None, ended: tuple) -> bool:
     """Does the operation raise the error that it raised when it was recorded?"""
     if filters is not None:
         with warnings.catch_warnings():

@@ -63,13 +63,13 @@ NOTHING: dict = {}
 INPUT = {prim: (prim, None, ()) for prim in INPUTS}
 
 
-def is_single(x: Any) -> bool:
+def is_single(x) -> bool:
     """Has it a dtype that Python's numbers leave as it is, and NumPy's do not?"""
     return (is_array(x) or is_scalar(x)) and x.dtype.str[1:] in SINGLE
 
 
 @functools.lru_cache(1024)
-def element_at(at: Any) -> dict:
+def element_at(at) -> dict:
     """The settings with which an element is read."""
     return {"path": NO_STEPS, "at": at, "copy": False}
 
@@ -107,27 +107,28 @@ class Record(Trace):
         processes with which it exchanges data.  `before`: if the function fails, gets the captured arrays
         that it has written, with copies of what they were."""
         super().__init__()
-        self.groups: list = [] if groups is None else groups
-        self.what: list = []
-        self.operands: list = []
-        self.inputs: list = []  # numbers of the instructions without operands
-        self.known: list = []
-        self.looks: list = []
-        self.views: set = set()  # numbers of arrays that do not own their memory
-        self.guards: dict = {}
+        self.groups = [] if groups is None else groups
+        self.what = []
+        self.operands = []
+        self.inputs = []  # numbers of the instructions without operands
+        self.known = []
+        self.looks = []
+        self.views = set()  # numbers of arrays that do not own their memory
+        self.guards = {}
         self.asked = 0  # how often values were asked for
         self.pulled = False  # was a tape over it swept?
-        self.adopted: list = []  # (handle, its array, number of the input)
-        self.written: list = []
+        self.adopted = []  # (handle, its array, number of the input)
+        self.written = []
         self.constants = frozenset(map(id, constants))
-        self.fixed: dict = {}  # constants that stay as they are: id -> number
-        self.constant: dict = {}  # others that are numbers or small: what they are -> number
-        self.frozen: set = set()  # ids of owners of memory whose content was taken as it was
+        self.fixed = {}  # constants that stay as they are: id -> number
+        self.constant = {}  # others that are numbers or small: what they are -> number
+        self.frozen = set()  # ids of owners of memory whose content was taken as it was
         self.drawn: str | None = (
             None  # why random numbers cannot be drawn anew, or calls outside not be repeated
         )
-        self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
-        self.setting, self.watched = self, ()  # the flags looked at now
+        self.generators = {}  # id -> (generator, its state before the first draw, after the last)
+        self.setting = self
+        self.watched: tuple = ()  # the flags looked at now
         self.filters = self.outside = warnings.filters
         self.catches = catches
         self.raised = False  # has an operation raised an error?
@@ -137,23 +138,23 @@ class Record(Trace):
         # settings: the operation -> {operands: number}
         self.met: dict = {}
         # flags that are looked at -> {elementwise operation without settings: how it is done} (`shortened`)
-        self.shorts: dict = {}
+        self.shorts = {}
         self.short: dict = {}
-        self.elements: dict = {}  # (number of an array, index of one element) -> number of that
+        self.elements = {}  # (number of an array, index of one element) -> number of that
         self.same: dict = {}
-        self.settings: dict = {}  # key of settings -> its number
-        self.whats: dict = {}  # (operation, flags, number of its settings) -> what is done
-        self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
-        self.placed: set = set()  # writes that were done where the buffer lay
+        self.settings = {}  # key of settings -> its number
+        self.whats = {}  # (operation, flags, number of its settings) -> what is done
+        self.by_samples = {}  # names of operations that a vmap ran on one sample after the other
+        self.placed = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
         # numbers that came from Python's by arithmetic, which beside an array may have counted as less than
         # it
-        self.weak: set = set()
+        self.weak = set()
         self.around, self.before = sys.exception(), [] if before is None else before
 
     # --- what it is for others ---
 
-    def new(self, value: Any, what: tuple, operands: tuple | None = None) -> int:
+    def new(self, value, what: tuple, operands: tuple | None = None) -> int:
         look = look_at(value)  # which may raise, before anything is noted
         k = len(self.known)
         if operands is None:
@@ -166,7 +167,7 @@ class Record(Trace):
         self.looks.append(look)
         return k
 
-    def watch(self, value: Any, kind: Any = True) -> Variable:
+    def watch(self, value, kind=True) -> Variable:
         """An argument."""
         x = self.handles(self.new(value, INPUT[ARGUMENT]))
         x._value = read_only_as(value, x._value)
@@ -321,7 +322,7 @@ class Record(Trace):
         for real, *_ in self.generators.values():
             self.settled(real)
         super().close()
-        self.__class__ = EndedRecord
+        self.__class__ = EndedRecord  # type: ignore[assignment]
 
     def beneath(self, x):
         v = self.known[x._slot]
@@ -329,7 +330,7 @@ class Record(Trace):
 
     # --- what an operation is ---
 
-    def operand(self, a: Any, v: Any) -> int:
+    def operand(self, a, v) -> int:
         """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a
         plain array may change."""
         if type(v) in NUMBERS and type(a) not in HANDLES:
@@ -454,7 +455,7 @@ class Record(Trace):
         self.watched = watched
         self.short = self.shorts.setdefault(watched, {})
 
-    def serves(self, k: Any) -> bool:
+    def serves(self, k) -> bool:
         """Return whether instruction k, or that of these parts, looked at the flags of now. If there are
         none now, it may have looked at flags of which the function does not hear."""
         flags = self.what[self.operands[k[0]][0] if type(k) is tuple else k][2]
@@ -464,7 +465,7 @@ class Record(Trace):
         """(body, what of it was met: operands -> number, what results look like, what is done) of an
         operation of tapegrad's own whose operands' layouts tell that of its result, or ()."""
         run, pure, fresh = instruction_form(prim)
-        short = ()
+        short: tuple = ()
         laid = prim.batch == "elementwise" or prim.reduces == "products"
         if pure and fresh and laid and not prim.multi and LOUD not in self.watched:
             short = run, self.met.setdefault(prim, {}), elementwise_rule(prim), (prim, NOTHING, self.watched)
@@ -481,7 +482,8 @@ class Record(Trace):
                 return self.weakly(prim, slots, params)
         ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
         run, pure, fresh = instruction_form(prim)
-        key = found = of_params = None
+        key: Any = None
+        found = of_params = None
         met = self.met
         if not params:
             params, key = NOTHING, (prim, ks)
@@ -497,8 +499,7 @@ class Record(Trace):
             key = None
         elif key is not None:
             found = met.get(key)
-            if found is not None and not self.serves(found):
-                found = None
+            found = None if found is None or not self.serves(found) else found
             if found is not None and not prim.writes:
                 return self.handles(found)
         values = [self.known[k] for k in slots]
@@ -584,7 +585,7 @@ class Record(Trace):
             self.weak.add(y._slot)
         return y
 
-    def handles(self, k: Any) -> Any:
+    def handles(self, k):
         if type(k) is tuple:
             return tuple([self.handles(n) for n in k])
         return variable(self.looks[k][0], self, k)

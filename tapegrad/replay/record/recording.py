@@ -28,7 +28,7 @@ class Leaves(Inputs):
         shared = overlapping([x for xs in self.flat for x in xs])
         chosen = iter(self.chosen)
 
-        def new(x: Any) -> Any:
+        def new(x):
             kind = next(chosen)
             return watch(enter_leaf(x), kind) if kind else x.value if isinstance(x, Const) else x
 
@@ -57,8 +57,8 @@ class Recording:
         attributes that may be outputs; `outside`: ids of objects that f has not made."""
         inputs = Leaves(call, args, chosen)
         self.check, self.watch, self.outside = check, watch, outside
-        self.bound: dict = {}  # attributes that f has bound, which may be outputs: (id, name) -> object
-        self.unsure: set = set()  # attributes of `watch` that are none
+        self.bound = {}  # attributes that f has bound, which may be outputs: (id, name) -> object
+        self.unsure = set()  # attributes of `watch` that are none
         self.state: Any = None
         self.followed = type(f) is not Const
         self.outputs: list = []
@@ -74,7 +74,7 @@ class Recording:
             }
             shadow.finish()
 
-    def read(self, y: Any) -> None:
+    def read(self, y) -> None:
         self.check(self.trace)
         y = returned(y)
         # (a program keeps it: with the leaves it would keep all that was recorded)
@@ -100,7 +100,7 @@ class Recording:
         self.leaves.append(None)
         return len(self.outputs) - 1
 
-    def read_state(self, shadow: Any, results: int) -> None:
+    def read_state(self, shadow, results: int) -> None:
         """What the function leaves in objects.  Their values come after `results`."""
         self.bound = bound_places(shadow, self.watch)
         found, self.unsure = self.watch.outputs(shadow)
@@ -116,7 +116,7 @@ class Recording:
         else:
             del self.outputs[results:], self.leaves[results:]
 
-    def result(self) -> Any:
+    def result(self):
         """What the recorded call gives."""
         known = self.trace.known
         found = iter(

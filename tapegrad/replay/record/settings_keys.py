@@ -1,7 +1,5 @@
 """Settings of operations as keys: under one key the same is done."""
 
-from typing import Any
-
 import numpy as np
 from numpy import ndarray
 
@@ -15,7 +13,7 @@ REGIONS = frozenset((READ, ASSIGN, ADD_AT))
 NO_STEPS = ()  # Python has one empty tuple
 
 
-def settings_key(p: Any) -> Any:
+def settings_key(p):
     """A setting as a key under which equal ones of equal types meet; raises TypeError where there is none."""
     kind = type(p)
     if kind in PLAIN:
@@ -36,7 +34,7 @@ def settings_key(p: Any) -> Any:
     return kind, p
 
 
-def content_key(v: Any) -> tuple | None:
+def content_key(v) -> tuple | None:
     """A key under which arrays of NumPy of one layout and content meet, if they are small or uniform."""
     if type(v) is not ndarray:
         return None
@@ -48,7 +46,7 @@ def content_key(v: Any) -> tuple | None:
     return (v.shape, v.strides, v.dtype, int(bits.flat[0])) if (bits == bits.flat[0]).all() else None
 
 
-def index_key(at: Any) -> tuple:
+def index_key(at) -> tuple:
     """The same for an index, or a step of a view: numbers and slices, mostly."""
     kind = type(at)
     if kind is tuple:

@@ -95,10 +95,10 @@ class Path:
     their number step, the Cholesky factor of F, and the innovations in units of F. With a matrix mean (m, k) innovations
     have a further axis k: see `filters.augmented`."""
 
-    mean: list[Any] = field(default_factory=list)
-    cov: list[Any] = field(default_factory=list)
-    filtered_mean: list[Any] = field(default_factory=list)
-    filtered_cov: list[Any] = field(default_factory=list)
+    mean: list = field(default_factory=list)
+    cov: list = field(default_factory=list)
+    filtered_mean: list = field(default_factory=list)
+    filtered_cov: list = field(default_factory=list)
     elements: list[tuple[int, Any, Any]] = field(default_factory=list)
     blocks: dict[int, list[tuple[int, Any, Any]]] = field(default_factory=dict)
 
@@ -189,7 +189,7 @@ class ArrayFilter:
     def weights(self, L, u, W) -> tuple[Any, Any]:
         """Return r <- u + L' r and N <- W + L' N L of each step, from zeros after the last."""
         r, N = u[-1], W[-1]
-        found: list[Any] = []
+        found = []
         for t in reversed(range(len(u))):
             r, N = (u[t] + L[t].T @ r, W[t] + L[t].T @ N @ L[t]) if found else (r, N)
             found.append((r, N))
@@ -203,7 +203,7 @@ def first_state(s: ModelMatrices, start: DiffuseStart | None) -> tuple[Any, Any]
 
 
 def run_recursion(
-    s: ModelMatrices, data: Observations, joseph: bool, a, P, begin: int = 0, end: int | None = None
+    s: ModelMatrices, data: Observations, joseph: bool, a, P, begin: int, end: int | None = None
 ) -> Path:
     """Run the filter over steps begin to end, from mean and covariance before the first of them."""
     end = data.steps if end is None else end
@@ -311,7 +311,7 @@ def _reader(s: ModelMatrices, data: Observations):
     return read
 
 
-def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int):
+def _sum_of_terms(v: list, F: list, steps: list[int], count: int):
     """-1/2 [count log 2 pi + sum(log F + v^2 / F)]."""
     total = -0.5 * LOG_2PI * count
     if not v:
@@ -380,7 +380,7 @@ def scalar_loglik(model: LinearGaussian, data: Observations):
     return _sum_of_terms(v, F, steps, data.count)
 
 
-def scalar_series(x, n: int, axes: int) -> list[Any]:
+def scalar_series(x, n: int, axes: int) -> list:
     """Return the numbers of a one-element field, step by step; fields of more than `axes` axes vary.
 
     Data (axes 0) become Python floats, the fastest partners of a tracked number. The rest stay NumPy scalars,
@@ -392,5 +392,5 @@ def scalar_series(x, n: int, axes: int) -> list[Any]:
     return [x[(0,) * x.ndim] if x.ndim else x] * n
 
 
-def _all_are(series: list[Any], number: float) -> bool:
+def _all_are(series: list, number: float) -> bool:
     return is_known_number(series[0], number) and all(x is series[0] for x in series)

@@ -139,7 +139,7 @@ def _column_lengths(X: ndarray):
 def _conditioned(R: ndarray, least: float):
     """Return whether the smallest scaled singular value of R (..., r, r) exceeds this part of the largest."""
     scaled = R / _column_lengths(R)
-    good: Any = numpy.isfinite(scaled).all(axis=(-2, -1))
+    good = numpy.isfinite(scaled).all(axis=(-2, -1))
     found = numpy.linalg.svd(
         numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False
     )
@@ -208,7 +208,7 @@ class DiffuseStart:
     def independent(self) -> ndarray:
         """Return the first linearly independent rows, (rank, 2): step and element of each."""
         basis = numpy.zeros((self.rank, self.rank))
-        picked: list[Any] = []
+        picked = []
         scale = numpy.linalg.norm(self.rows, axis=0)
         for row, at in zip(self.rows / scale, self.at, strict=True):
             left = row - (basis @ row) @ basis

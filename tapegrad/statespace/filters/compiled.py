@@ -271,7 +271,7 @@ def runner(model: LinearGaussian, data: Observations, joseph: bool) -> CompiledF
 
 
 def run_filter(
-    s: ModelMatrices, data: Observations, joseph: bool, always: bool = False, path: bool = False
+    s: ModelMatrices, data: Observations, joseph: bool, always: bool, path: bool = False
 ) -> CompiledFilter:
     """Return the compiled filter of a model, with `path` for its moments.
 

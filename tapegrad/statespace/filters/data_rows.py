@@ -1,7 +1,5 @@
 """The data rows that kernels read, and the contents of their theta."""
 
-from typing import Any
-
 import numpy
 from numpy import ndarray
 
@@ -71,7 +69,7 @@ def constant_fields(s: ModelMatrices, p: int) -> dict[str, slice]:
     return starts(len(s.diffuse), p, s.varying, input_sizes(s))
 
 
-def vector_of(s: ModelMatrices, at: dict[str, slice]) -> list[Any]:
+def vector_of(s: ModelMatrices, at: dict[str, slice]) -> list:
     """Return the constant fields as vectors, and the coefficients of inputs."""
     found = [s.inputs[name[0]].coefficients if name in INPUT.values() else getattr(s, name) for name in at]
     return [field_vector(x, place.stop - place.start) for x, place in zip(found, at.values(), strict=True)]

@@ -134,7 +134,7 @@ def _ordinary(of, mean, cov, begin: int) -> tuple[StateMoments, Any]:
 BLOCK = 16  # steps whose rows are factorised at once
 
 
-def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tuple[Any, ...]:
+def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tuple:
     """Return the regression of delta on the rows before each step, and on all rows.
 
     Given these rows, delta is N(estimate, R S R') with factors [estimate, R] and signs S on the diagonal, and

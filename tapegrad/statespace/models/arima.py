@@ -197,7 +197,7 @@ class Arima(LibraryBound):
     ) -> dict[str, ParameterBlock]:
         one, other = found["ar"].sum(), found["seasonal_ar"].sum()
         share = 1.0 - one - other + one * other
-        blocks: dict[Any, Any] = {}
+        blocks = {}
         for name in self.trends.values():
             blocks[name] = ParameterBlock(coefficients[len(blocks)] * share, unconstrained())
         if self.X is not None:
@@ -355,7 +355,7 @@ class Arima(LibraryBound):
         cov = np.concatenate([np.concatenate([cov, xp.zeros((m, k))], axis=1), xp.zeros((k, m + k))], axis=0)
         line = self._line(p, phi) if self.powers else None
         entry = numpy.eye(m + k)[m]
-        shift: Any = 0.0 if line is None else line[0] * xp.asarray(entry)
+        shift = 0.0 if line is None else line[0] * xp.asarray(entry)
         if self.degree > 0:
             times = numpy.arange(0.0, self.steps)[:, None] ** numpy.arange(self.degree + 1)
             shift = RegressionOffset(times[:, None, :] * entry[:, None], line)
@@ -410,7 +410,7 @@ def state_covariance(phi, theta):
 
 def _is_stationary(phi):
     """Return whether all partial autocorrelations are inside (-1, 1), where numbers cannot be looked at."""
-    good: Any = True
+    good = True
     for k in range(phi.shape[0] - 1, -1, -1):
         last, phi = phi[k], phi[:k]
         good = good & (np.abs(last) < 1)

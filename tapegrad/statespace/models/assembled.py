@@ -33,7 +33,7 @@ from .components import (
 )
 
 
-def with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
+def with_states(parts: tuple[ModelComponent, ...]) -> list:
     return [
         p
         for p in parts
@@ -41,7 +41,7 @@ def with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
     ]
 
 
-def _parts_of(kind: type, fit) -> list[Any]:
+def _parts_of(kind: type, fit) -> list:
     """Return the filtered and smoothed components of a kind with their variances, as statsmodels does."""
     smoothed, filtered = fit.components(), fit.components(filtered=True)
     return [
@@ -136,7 +136,7 @@ class AssembledModel(LibraryBound):
         X = numpy.hstack([part.X for part in self.offsets])
         return RegressionOffset(X[:, None], np.concatenate([p[part.name] for part in self.offsets]))
 
-    def _diagonal(self, blocks: list[Any]):
+    def _diagonal(self, blocks: list):
         """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
         if all([type(x) is ndarray for x in blocks]):
             return self.xp.asarray(scipy.linalg.block_diag(*blocks))

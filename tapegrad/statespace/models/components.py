@@ -40,7 +40,7 @@ class ComponentStates:
     T: Any
     z: ndarray
     R: ndarray
-    variances: list[Any]
+    variances: list
     cov: Any = None
 
 

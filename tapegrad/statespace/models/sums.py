@@ -92,7 +92,7 @@ class Structural:
     def _completed(self, data: Observations) -> tuple[ModelComponent, ...]:
         """The parts with what they imply: noise first, a level under a slope, a range for the period of a
         cycle, names that differ."""
-        kinds: dict[type, list[Any]] = {
+        kinds: dict[type, list] = {
             kind: [p for p in self.parts if isinstance(p, kind)] for kind in (Noise, Level, Trend)
         }
         for found in kinds.values():
@@ -100,7 +100,7 @@ class Structural:
                 raise ArgumentError(
                     f"{self}: two parts of one kind ({found[0].title}) cannot be told apart; write one"
                 )
-        parts: list[Any] = [*(kinds[Noise] or [Noise("irregular", None, "noise")])]
+        parts = [*(kinds[Noise] or [Noise("irregular", None, "noise")])]
         if kinds[Level] or kinds[Trend]:
             base = (kinds[Level] or [Level("level", 0.0, "level")])[0]
             parts.append(replace(base, slope=kinds[Trend][0]) if kinds[Trend] else base)

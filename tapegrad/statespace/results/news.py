@@ -38,7 +38,7 @@ class Surprises:
         The derivatives of the predictions with respect to the observations.
     """
 
-    dates: list[Any]
+    dates: list
     series: list[str]
     observed: ndarray
     expected: ndarray

@@ -199,9 +199,9 @@ WIDE, HIGH, GAP = 150, 40, 30
 def layer_nodes(nodes: list) -> str:
     """Assigns each node to the layer below its lowest input. Within a layer, nodes are ordered by the
     places of their inputs."""
-    depth: list[Any] = []
-    place: dict[Any, Any] = {}
-    rows: dict[Any, Any] = {}
+    depth: list = []
+    place: dict = {}
+    rows: dict = {}
     for k, node in enumerate(nodes):
         depth.append(1 + max([depth[i] for i in node.inputs], default=-1))
         rows.setdefault(depth[k], []).append(k)

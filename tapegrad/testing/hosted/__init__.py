@@ -49,7 +49,7 @@ _installed: Any = None
 
 
 @contextlib.contextmanager
-def host_cupy() -> Iterator[Any]:
+def host_cupy() -> Iterator:
     """Run CuPy programs on a machine without a GPU: the real CuPy package over host memory.
 
     Yields
