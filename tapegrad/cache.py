@@ -135,7 +135,7 @@ def keep_code(name: str, engine: Any) -> None:
             ENGINES.popitem(last=False)
 
 
-def stored() -> list:
+def stored() -> list[Any]:
     """(path, status) of our files in the folder."""
     where = folder()
     found = []

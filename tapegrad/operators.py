@@ -27,7 +27,7 @@ from ._core.primitive import is_tracked, layout_of
 from ._core.registry import load
 from ._core.scope import OPEN, changed
 from ._core.trees import Const, describe_tree, is_node, leaves, tree_map
-from ._core.typing import Shape
+from ._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Shape
 from ._transforms.arguments import user_name, where_of
 from ._transforms.call import RecordedCall, cast_to_primal, leaves_like
 from ._transforms.gradient import value_and_gradient_body
@@ -62,8 +62,8 @@ class ReadState:
         """`before`: those of another point, which serve if nothing has changed since."""
         self.call, self.f = call, f
         # (array that f writes, its content after that, where that differs from the one before)
-        self.written: list = []
-        self.arrays: list = []  # (array, its content)
+        self.written: AnyList = []
+        self.arrays: AnyList = []  # (array, its content)
         self.environment: Environment | None = None
         if (
             before is not None
@@ -138,7 +138,7 @@ class TreeLayout:
     """Where the leaves of a tree lie in a vector.  `members`: (key, value) of those that have a
     derivative."""
 
-    def __init__(self, members: list):
+    def __init__(self, members: AnyList):
         self.members, self.places, at = members, [], 0
         for key, v in members:
             n = int(np.prod(shape(v)))
@@ -150,7 +150,7 @@ class TreeLayout:
     def __repr__(self) -> str:
         return ", ".join([f"{d}{to}" for _, _, _, to, d in self.places])
 
-    def cut(self, v: Any, lead: tuple = ()) -> list:
+    def cut(self, v: Any, lead: AnyTuple = ()) -> AnyList:
         """The parts of a vector, or of rows of such; of a complex one the real part where a leaf is real."""
         parts = []
         for _, start, stop, to, d in self.places:
@@ -161,7 +161,7 @@ class TreeLayout:
             )
         return parts
 
-    def joined(self, found: dict, lead: tuple = ()) -> Any:
+    def joined(self, found: AnyDict, lead: AnyTuple = ()) -> Any:
         pieces = [found[key].reshape((*lead, -1)) for key, *_ in self.places]
         if len(pieces) == 1:
             return pieces[0]
@@ -209,11 +209,11 @@ class Point:
     def __init__(
         self,
         call: str,
-        f: Callable,
+        f: AnyFunction,
         x: Any,
-        args: tuple,
+        args: AnyTuple,
         before: "Point | None",
-        lift: Callable | None = None,
+        lift: AnyFunction | None = None,
         first: int = 0,
     ):
         """`before`: the last point.  `first`: the number of the first leaf of the output that counts."""
@@ -233,13 +233,13 @@ class Point:
             )
         self.domain, self.codomain = TreeLayout(list(r.inputs.watched.items())), TreeLayout(outputs)
         self.plain = not OPEN.depth
-        self.asked: dict = {}  # name of a sweep -> how often it was asked for
-        self.replays: dict = {}  # name of a sweep -> its program
+        self.asked: AnyDict = {}  # name of a sweep -> how often it was asked for
+        self.replays: AnyDict = {}  # name of a sweep -> its program
 
-    def often(self, name: str, parts: list) -> dict:
+    def often(self, name: str, parts: AnyList) -> AnyDict:
         """One of the sweeps below.  Asked for again and again at this point, it is recorded as a program of
         its own and replayed: what that costs comes back where the arrays are small."""
-        sweep: Callable[[list], dict] = getattr(self, name)
+        sweep: Callable[[AnyList], AnyDict] = getattr(self, name)
         program = self.replays.get(name)
         if OPEN.depth or OPEN.hiding or not PLAIN.issuperset(map(type, parts)):
             return sweep(parts)
@@ -257,39 +257,39 @@ class Point:
             )
         return program.value(*parts)  # type: ignore[no-any-return]
 
-    def forward(self, parts: list) -> dict:
+    def forward(self, parts: AnyList) -> AnyDict:
         """By leaf of the output, J of one part (or None) for each leaf of x."""
         return self.products.forward(dict(zip(self.recorded.inputs.watched, parts, strict=True)))
 
-    def backward(self, parts: list) -> dict:
+    def backward(self, parts: AnyList) -> AnyDict:
         """By leaf of x, J^H of one part (or None) for each leaf of the output."""
-        seeds: list = [None] * len(self.recorded.low)
+        seeds: AnyList = [None] * len(self.recorded.low)
         for (k, _), w in zip(self.codomain.members, parts, strict=True):
             seeds[k] = w
         return self.products.backward(seeds)
 
-    def gauss_newton(self, parts: list) -> dict:
+    def gauss_newton(self, parts: AnyList) -> AnyDict:
         found = self.forward(parts)
         return self.backward([found[k] for k, _ in self.codomain.members])
 
-    def tangents(self, v: Any) -> list:
+    def tangents(self, v: Any) -> AnyList:
         return self.parts("tangent", leaves_like(self.call, "tangent", v, self.x), self.domain)
 
-    def cotangents(self, w: Any) -> list:
+    def cotangents(self, w: Any) -> AnyList:
         return self.parts(
             "cotangent", leaves_like(self.call, "cotangent", w, self.recorded.tree), self.codomain
         )
 
-    def parts(self, what: str, flat: list, layout: TreeLayout) -> list:
+    def parts(self, what: str, flat: AnyList, layout: TreeLayout) -> AnyList:
         return [
             None if flat[k] is None else cast_to_primal(self.call, what, flat[k], v)
             for k, v in layout.members
         ]
 
-    def like_value(self, found: dict) -> Any:
+    def like_value(self, found: AnyDict) -> Any:
         return leaves_by_number(found, self.recorded.tree)
 
-    def like_x(self, found: dict) -> Any:
+    def like_x(self, found: AnyDict) -> Any:
         return self.recorded.inputs.results(found)
 
 
@@ -305,14 +305,14 @@ class Derivative:
     shape: Shape
     dtype: Any
 
-    def __init__(self, f: Callable, x: Any, *args: Any):
+    def __init__(self, f: AnyFunction, x: Any, *args: Any):
         self.f, self.call = f, f"operators.{self.name}({user_name(f)})"
         self.point: Any = None
         self.point = self.at(x, args)
         start, end = self.ends(self.point)
         super().__init__(np.result_type(start.dtype, end.dtype), (end.size, start.size))  # type: ignore[call-arg]
 
-    def at(self, x: Any, args: tuple) -> Point:
+    def at(self, x: Any, args: AnyTuple) -> Point:
         p = Point(self.call, self.f, x, args, self.point)
         self.refuse(p)
         return p
@@ -351,7 +351,7 @@ class Derivative:
         """f(x)."""
         return self.point.recorded.value()
 
-    def ends(self, p: Point) -> tuple:
+    def ends(self, p: Point) -> AnyTuple:
         return p.domain, p.domain
 
     def product(self, v: Any) -> Any:
@@ -454,7 +454,7 @@ class Jacobian(Derivative):
     sweep = "forward"
     followed = ".jvp(v) or .vjp(w)"
 
-    def __init__(self, f: Callable, x: Any, *args: Any, holomorphic: bool = False):
+    def __init__(self, f: AnyFunction, x: Any, *args: Any, holomorphic: bool = False):
         self.holomorphic = holomorphic
         super().__init__(f, x, *args)
 
@@ -467,7 +467,7 @@ class Jacobian(Derivative):
                 "as a function of the real and the imaginary part"
             )
 
-    def ends(self, p: Point) -> tuple:
+    def ends(self, p: Point) -> AnyTuple:
         return p.domain, p.codomain
 
     def pulled(self, w: Any) -> Any:
@@ -513,7 +513,7 @@ class Hessian(SymmetricOperator):
     sweep = "backward"  # the Jacobian of the gradient is symmetric
     followed = ".hvp(v)"
 
-    def at(self, x: Any, args: tuple) -> Point:
+    def at(self, x: Any, args: AnyTuple) -> Point:
         f = self.f
         lift = lift_of(self.call, value_and_gradient_body, f, (x, *args))
         p = Point(self.call, f, x, args, self.point, lift, first=1)
@@ -551,7 +551,7 @@ class Fisher(SymmetricOperator):
     name = "fisher"
     sweep = "gauss_newton"
 
-    def at(self, x: Any, args: tuple) -> Point:
+    def at(self, x: Any, args: AnyTuple) -> Point:
         p = super().at(x, args)
         y = p.recorded.tree
         if is_node(y) or len(shape(y)) != 1:
@@ -571,7 +571,7 @@ def operator_class(kind: type, base: type) -> type:
     return type(kind.__name__, (kind, base), {"__module__": __name__})
 
 
-def make_operator(name: str, f: Callable, x: Any, args: tuple, settings: dict | None = None) -> Any:
+def make_operator(name: str, f: AnyFunction, x: Any, args: AnyTuple, settings: AnyDict | None = None) -> Any:
     if OPEN.inside is not None:
         raise ArgumentError(
             f"operators.{name}({user_name(f)}): a kernel has no linear operators; write tg.hvp or tg.jvp "
@@ -582,7 +582,7 @@ def make_operator(name: str, f: Callable, x: Any, args: tuple, settings: dict | 
     return operator_class(KINDS[name], base)(f, x, *args, **(settings or {}))
 
 
-def jacobian(f: Callable, x: Any, *args: Any, holomorphic: bool = False) -> Any:
+def jacobian(f: AnyFunction, x: Any, *args: Any, holomorphic: bool = False) -> Any:
     """Make the Jacobian of f at x a LinearOperator, for SciPy's iterative solvers.
 
     f runs once at each point. Vectors hold the arrays of a tree one after the other. ``.jvp(v, out=)`` and
@@ -626,7 +626,7 @@ def jacobian(f: Callable, x: Any, *args: Any, holomorphic: bool = False) -> Any:
     return make_operator("jacobian", f, x, args, {"holomorphic": holomorphic})
 
 
-def hessian(f: Callable, x: Any, *args: Any) -> Any:
+def hessian(f: AnyFunction, x: Any, *args: Any) -> Any:
     """Make the Hessian of a real scalar function at x a LinearOperator.
 
     f runs once at each point. ``.hvp(v, out=)`` takes a tree. ``.value`` and ``.gradient`` need no further
@@ -670,7 +670,7 @@ def hessian(f: Callable, x: Any, *args: Any) -> Any:
     return make_operator("hessian", f, x, args)
 
 
-def gauss_newton(r: Callable, x: Any, *args: Any) -> Any:
+def gauss_newton(r: AnyFunction, x: Any, *args: Any) -> Any:
     """Make the Gauss-Newton matrix J^T J of residuals at x a LinearOperator.
 
     Parameters
@@ -705,7 +705,7 @@ def gauss_newton(r: Callable, x: Any, *args: Any) -> Any:
     return make_operator("gauss_newton", r, x, args)
 
 
-def fisher(logp: Callable, x: Any, *args: Any) -> Any:
+def fisher(logp: AnyFunction, x: Any, *args: Any) -> Any:
     """Make the empirical Fisher information at x a LinearOperator.
 
     It is the sum over observations of the outer products of their scores.

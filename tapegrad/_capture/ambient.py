@@ -13,18 +13,18 @@ class ContextValue(Holder):
 
     __slots__ = ("real", "shadow", "placed", "first")
 
-    def __init__(self, real: ContextVar, shadow):
+    def __init__(self, real: ContextVar, shadow: Any):
         self.real, self.shadow = real, shadow
-        self.placed = []
+        self.placed: list = []
         self.first: Any = None
 
-    def get(self, *default):
+    def get(self, *default: Any) -> Any:
         value = self.real.get(*default)
         if self.shadow.seen is None or any([value is v for v in (*self.placed, *default)]):
             return value
         return self.shadow(value)
 
-    def set(self, value):
+    def set(self, value: Any) -> Any:
         token = self.real.set(value)
         self.placed.append(value)
         self.first = self.first or token
@@ -37,11 +37,11 @@ class ContextValue(Holder):
         return [(ContextValue.words, v) for v in change[2].placed[-1:]]
 
     @staticmethod
-    def altered(shadow, change: tuple) -> bool:
+    def altered(shadow: Any, change: tuple) -> bool:
         return False  # what f set was set at once
 
     @staticmethod
-    def undo(back, change: tuple) -> None:
+    def undo(back: Any, change: tuple) -> None:
         self = change[2]
         value = self.real.get(None)
         if any([value is v for v in self.placed]):
@@ -60,16 +60,16 @@ class ContextValue(Holder):
 class AmbientCapture(Capture):
     """The part of a `Shadow` that replaces what this file is about."""
 
-    def ambient(self, x: ContextVar):
+    def ambient(self, x: ContextVar) -> Any:
         new = ContextValue(x, self)
         self.changes.append((ContextValue, x, new))
         return new
 
-    def future(self, x):
+    def future(self, x: Any) -> Any:
         """One that is running yet must stay itself: a thread will end it."""
         return self.instance(x) if x.done() else self.leave(x)
 
-    def exception(self, x: BaseException):
+    def exception(self, x: BaseException) -> Any:
         """One that was not raised yet, holds what is shadowed, and has no fields of its own kind (as
         `OSError` has)."""
         kind = type(x)

@@ -4,6 +4,8 @@ The shadow C' of a subclass C is derived from C, so C code makes plain arrays of
 subarrays has the members of C' and, at the place of `np.ndarray`, `TrackedSubarray` (_dispatch/subarrays.py).
 It looks into C' at each access, so both classes always agree."""
 
+from typing import Any
+
 import numpy as np
 
 from .._core.primitive import is_tracked
@@ -23,13 +25,13 @@ class SubclassMember:
     def __init__(self, name: str, home: type):
         self.name, self.home = name, home
 
-    def member(self):
+    def member(self) -> Any:
         value = space_of(self.home).get(self.name, EMPTY)
         if value is EMPTY:
             raise AttributeError(f"type object {self.home.__name__!r} has no attribute {self.name!r}")
         return value.member() if type(value) in DEFERRED else value
 
-    def __get__(self, x, kind=None):
+    def __get__(self, x: Any, kind: Any = None) -> Any:
         value = self.member()
         get = getattr(type(value), "__get__", None)
         return value if get is None else get(value, x, kind._tg_of)
@@ -49,13 +51,13 @@ def is_followed(c: type) -> bool:
     return is_user_class(c) and np.memmap not in above and all(map(is_followed, above))
 
 
-def member_for(name: str, home: type, value):
+def member_for(name: str, home: type, value: Any) -> Any:
     value = space_of(original(home)).get(name, value)
     data = hasattr(type(value), "__set__") or hasattr(type(value), "__delete__")
     return (SubclassData if data else SubclassMember)(name, home)
 
 
-def subarray_class(c):
+def subarray_class(c: Any) -> Any:
     """The class of the subarrays of a subclass of ndarray that is followed; None for another class."""
     if issubclass(c, Subarray):
         return c
@@ -69,7 +71,7 @@ def subarray_class(c):
 late.subarray_class = subarray_class
 
 
-def followed(f):
+def followed(f: Any) -> Any:
     """NumPy's Python function with the names that code sees which is followed."""
     if not OPEN.shadows:
         return f
@@ -80,9 +82,9 @@ def followed(f):
 late.followed = followed
 
 
-def new_subarray_class(c: type):
+def new_subarray_class(c: type) -> Any:
     real = original(c)
-    above = {original(b): b for b in bases_of(c) if b is not real}
+    above: dict = {original(b): b for b in bases_of(c) if b is not real}
     above = {b: subarray_class(s) or s for b, s in above.items()} | {np.ndarray: TrackedSubarray}
     bases = [above.get(b, b) for b in bases_of(real)]
     space = {name: member_for(name, c, v) for name, v in space_of(c).items() if name not in SPECIAL}
@@ -92,12 +94,12 @@ def new_subarray_class(c: type):
     return made
 
 
-def handed_back(x, back):
+def handed_back(x: Any, back: Any) -> Any:
     """The array of the user's class for which x stood."""
     array = back(x._array)
     if is_tracked(array):
         return x  # a value of an outer transform stays what it is
-    new = np.asarray(array).view(original(type(x)._tg_of))
+    new: Any = np.asarray(array).view(original(type(x)._tg_of))
     back.memo[id(x)] = x, new
     dict_of(new).update({name: back(v) for name, v in dict_of(x).items()})
     return new

@@ -25,7 +25,7 @@ from .threads import THREADS, WRITERS
 class ArrayCapture(Capture):
     """The part of a `Shadow` that replaces arrays."""
 
-    def handle(self, x: Variable):
+    def handle(self, x: Variable) -> Any:
         """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for
         one made inside.  (One that a transform has left behind that ended is plain afterwards.)"""
         given = any([x is v for _, v in self.given])
@@ -37,7 +37,7 @@ class ArrayCapture(Capture):
             self.adopted(x)
         return x
 
-    def noted(self, x) -> None:
+    def noted(self, x: Any) -> None:
         """What is not followed is compared after a run for many samples (_capture/snapshots.py)."""
         for trace in OPEN.hiding:
             if trace.visibility == SAMPLED:
@@ -55,7 +55,7 @@ class ArrayCapture(Capture):
         for trace in OPEN.hiding[self.within_hiding :]:
             trace.adopt(x)
 
-    def array(self, x):
+    def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
         owner: Any = x.base
         kind = x.dtype.kind
@@ -99,13 +99,13 @@ class ArrayCapture(Capture):
             self.meet(x, v, self.strangers)
         return v
 
-    def field(self, x):
+    def field(self, x: Any) -> Any:
         """The array of a field."""
         if x.dtype.kind == "V" or (x.dtype.kind in "fc" and x.dtype.isnative):
             return self(np.ndarray.view(x, np.ndarray))
         return x
 
-    def record(self, x):
+    def record(self, x: Any) -> Any:
         """An element of a structured array, which shares its memory."""
         if not structured.has_float_fields(x.dtype):
             return x
@@ -115,7 +115,7 @@ class ArrayCapture(Capture):
             whole = owner.reshape(-1)[k : k + 1].reshape(())
         return structured.structured(x, {name: self.field(whole[name]) for name in x.dtype.names})
 
-    def subarray(self, x):
+    def subarray(self, x: Any) -> Any:
         """An array of a subclass: a subarray over a Variable, with shadows of the attributes."""
         if structured.kind_of(x):
             return structured.structured(x._layout, {name: self(v) for name, v in x._array.items()})
@@ -124,14 +124,14 @@ class ArrayCapture(Capture):
         again = issubclass(type(x), Subarray)  # one of an outer transform
         if not again and (x.dtype.kind not in "fc" or not array_subclasses.is_followed(type(x))):
             return self.leave(x)
-        made = object.__new__(array_subclasses.subarray_class(self(x._tg_of if again else type(x))))
+        made: Any = object.__new__(array_subclasses.subarray_class(self(x._tg_of if again else type(x))))
         self.remember(x, made)
         # past the `__setattr__` of the class
         object.__setattr__(made, "_array", self(x._array) if again else self.array(x))
         self.attributes_of(x, made)
         return made
 
-    def all_captured(self, arrays) -> list:
+    def all_captured(self, arrays: Any) -> list:
         """Several arrays of NumPy's: `self(x)` for each, where that is no view, in one piece."""
         if self.wrote or self.borrowed or self.outer or OPEN.hiding or WATCHERS:
             return [self(x) for x in arrays]
@@ -151,7 +151,7 @@ class ArrayCapture(Capture):
             found.append(v)
         return found
 
-    def on_device(self, x):
+    def on_device(self, x: Any) -> Any:
         """A CuPy array that is no view by its base; one made with strides of its own has none, and is found
         by its block of memory."""
         block = id(x.data.mem)
@@ -164,7 +164,7 @@ class ArrayCapture(Capture):
                 self.clash(first, known)
         return known
 
-    def captured(self, x) -> Variable:
+    def captured(self, x: Any) -> Variable:
         v = new(ArrayVariable)
         v._value = x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray)
         v._trace = v._slot = None
@@ -187,7 +187,7 @@ class ArrayCapture(Capture):
             self.adopted(v)
         return v
 
-    def window(self, x, root):
+    def window(self, x: Any, root: Any) -> Any:
         """One of several views of one memory, as a view of the Variable that stands for all of it."""
         if root.dtype.kind not in "fc":
             return self.part_of(x, root)
@@ -202,13 +202,13 @@ class ArrayCapture(Capture):
                 return view(known, ("imag" if part else "real", None)) if of_parts else known
         return self.beside(x, whole)
 
-    def beside(self, x, whole: Variable) -> Variable:
+    def beside(self, x: Any, whole: Variable) -> Variable:
         """An array over the memory of another one that is no view of it."""
         v = self.captured(x)
         self.clash(v, whole)
         return v
 
-    def part_of(self, x, owner):
+    def part_of(self, x: Any, owner: Any) -> Any:
         """An array over memory that is no float array: a buffer of another library, or an array of bytes or
         records."""
         if is_array(owner) and owner.dtype.names is not None and owner.flags.c_contiguous:
@@ -236,7 +236,7 @@ class ArrayCapture(Capture):
         known = elements_of_root(whole, bottom(whole), x, first)
         return self.beside(x, whole) if known is None else known
 
-    def part_of_field(self, x, owner):
+    def part_of_field(self, x: Any, owner: Any) -> Any:
         """An array over a field of a structured array, as a view of the Variable for all of that field."""
         root, step = field_at(owner, (address(x) - address(owner)) % owner.itemsize), None
         if root is not None and root.dtype == x.dtype:
@@ -254,7 +254,7 @@ class ArrayCapture(Capture):
             self.hold.append(owner)
         return whole if (x.shape, x.strides) == (root.shape, root.strides) else chosen_elements(whole, *step)
 
-    def within(self, x):
+    def within(self, x: Any) -> Any:
         """x as a view of an array that was captured before and holds all of it, found by address."""
         if not x.size:
             return None
@@ -266,7 +266,7 @@ class ArrayCapture(Capture):
                     return elements_of_root(w, other, x, address(x) - a)
         return None
 
-    def meet(self, x, v: Variable, others: list) -> None:
+    def meet(self, x: Any, v: Variable, others: list) -> None:
         """Mark v and those of the others that share memory with it."""
         if xp_of(x) is not np or not x.size:
             return
@@ -290,7 +290,7 @@ class ArrayCapture(Capture):
         OPEN.aliased = {**OPEN.aliased, **{id(v): v for v in both}}
 
 
-def elements_of_root(whole: Variable, root, x, offset: int) -> View | None:
+def elements_of_root(whole: Variable, root: Any, x: Any, offset: int) -> View | None:
     """x, which begins `offset` bytes behind the contiguous array that `whole` stands for, as elements of
     that, counted in C order. None: it lies between them."""
     size = root.itemsize
@@ -307,7 +307,7 @@ def chosen_elements(whole: Variable, shape: Shape, first: int, steps: Shape) -> 
     return view(whole, (kind, (shape, first, steps)))
 
 
-def field_at(owner, place: int):
+def field_at(owner: Any, place: int) -> Any:
     """The array of the innermost field that has this byte of each element."""
     while owner is not None and owner.dtype.names is not None:
         for name, (kind, first, *_) in owner.dtype.fields.items():
@@ -321,7 +321,7 @@ def field_at(owner, place: int):
     return owner
 
 
-def elements_of_field(owner, root, x):
+def elements_of_field(owner: Any, root: Any, x: Any) -> Any:
     """x as elements of the field `root`, counted in C order: (shape, first, steps).  None: it has others."""
     size, whole, each = x.itemsize, owner.itemsize, root.size // max(owner.size, 1)
     q, r = divmod(address(x) - address(root), whole)
@@ -337,7 +337,7 @@ def elements_of_field(owner, root, x):
     return (x.shape, q * each + r // size, tuple(steps)) if r % size == 0 and last < each else None
 
 
-def bytes_of(owner):
+def bytes_of(owner: Any) -> Any:
     """All memory of its owner as an array of bytes; None if it does not give it."""
     if isinstance(owner, np.ndarray):
         return (
@@ -351,7 +351,7 @@ def bytes_of(owner):
         return None
 
 
-def memory_block(x) -> int:
+def memory_block(x: Any) -> int:
     """The block of memory in which a plain array lies."""
     if xp_of(x) is not np:
         return x.data.mem.ptr

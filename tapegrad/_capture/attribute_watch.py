@@ -32,7 +32,7 @@ class AttributeWatch:
     def __init__(self, places: dict):
         self.places = places
         self.objects = {key: x for (key, _), x in places.items()}
-        self.held = {}  # id of a list or dict that is its own shadow -> what it held
+        self.held: dict = {}  # id of a list or dict that is its own shadow -> what it held
 
     def enter(self, c: type, new: type, before: dict) -> None:
         """`new` is the shadow of the class c, and begins with the members `before`."""
@@ -40,11 +40,11 @@ class AttributeWatch:
             before[name] = watched = WatchedAttribute(name, space_of(new).get(name, EMPTY))
             put_member(new, name, watched)
 
-    def note(self, x) -> None:
+    def note(self, x: Any) -> None:
         """A list or dict of numbers is its own shadow."""
         self.held[id(x)] = parts(x)
 
-    def outputs(self, shadow) -> tuple[dict, set]:
+    def outputs(self, shadow: Any) -> tuple[dict, set]:
         """Return what the call has written before it read it, as (id, name) -> value, and the keys of
         `places` of which that cannot be told.
 
@@ -63,7 +63,7 @@ class AttributeWatch:
         return found, unsure
 
 
-def value_left(new, name):
+def value_left(new: Any, name: Any) -> Any:
     """What the call leaves in a place: an attribute, a member of a dict, all of a list or of a dict that was
     emptied.  `UNREAD`: it has not met it; `EMPTY`: it has read it first, or that cannot be told."""
     kind = type(new)
@@ -88,7 +88,7 @@ class BoundPlace(NamedTuple):
     words: str
 
 
-def bound_places(shadow, watch: AttributeWatch) -> dict:
+def bound_places(shadow: Any, watch: AttributeWatch) -> dict:
     """Return what the function has bound outside: (id, name) -> `BoundPlace`."""
     found: dict = {}
     for change in shadow.changes:

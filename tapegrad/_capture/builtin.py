@@ -40,7 +40,7 @@ class BuiltinStandIns(dict):
         return vars(builtins)[name]
 
 
-def of_all_names(name: str):
+def of_all_names(name: str) -> Any:
     """The method of this name, which looks at all names of the module."""
     method = getattr(dict, name)
     return lambda self: method(self.fill())
@@ -55,11 +55,11 @@ class ModuleGlobals(dict):
 
     __slots__ = ("real", "shadow", "met", "first", "__weakref__")
 
-    def __init__(self, real, shadow):
+    def __init__(self, real: Any, shadow: Any):
         """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these,
         what is in the dict no more was deleted."""
         self.real, self.shadow = real, shadow
-        self.met = {}
+        self.met: dict = {}
         # C code that makes a class looks for its module here
         self.first = {"__builtins__": BUILTINS, "__name__": real.get("__name__")}
         dict.update(self, self.first)
@@ -151,7 +151,7 @@ class GlobalNames(Holder):
         return GlobalNames.bound(change[2])
 
     @staticmethod
-    def altered(shadow, change: tuple) -> bool:
+    def altered(shadow: Any, change: tuple) -> bool:
         return bool(GlobalNames.other(change[2]))
 
     @staticmethod
@@ -163,7 +163,7 @@ class GlobalNames(Holder):
         }
 
     @staticmethod
-    def undo(back, change: tuple) -> None:
+    def undo(back: Any, change: tuple) -> None:
         """Afterwards no name means a shadow any longer."""
         _, real, space = change
         if dict.__len__(space) > 2 or len(space.first) > 2:
@@ -184,7 +184,7 @@ class GlobalNames(Holder):
         return [("names", (real, tuple(space.met)))] if side == 1 else [("dicts", space)]
 
     @staticmethod
-    def is_unmodified(shadow, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, real, space = change
         made = [space.first.get(name, EMPTY) for name in space.met]
         held = [real.get(name, EMPTY) for name in space.met]
@@ -233,7 +233,7 @@ class PatchedModule:
 class ModuleTable(Mapping):
     """`sys.modules`, whose modules are seen as by an import."""
 
-    def __getitem__(self, name: str):
+    def __getitem__(self, name: str) -> Any:
         return shadowed(sys.modules[name])
 
     def __iter__(self) -> Iterator:
@@ -243,7 +243,7 @@ class ModuleTable(Mapping):
         return len(sys.modules)
 
 
-def shadowed(x, space=None):
+def shadowed(x: Any, space: Any = None) -> Any:
     """x as the function with these globals, by default the nearest rebuilt one that is running, is to see
     it. Where none runs, as in a sweep, all open transforms replace it, the outermost first."""
     frame: Any = sys._getframe(1)
@@ -266,10 +266,10 @@ NEAR_FRAMES = 5  # frames of the standard library between
 
 def of_code(function: Callable) -> Callable:
     """A function of a code object, which never changes: what it gives is kept as long as the code lives."""
-    known = {}  # id of a code -> (a weak reference to it, the result)
+    known: dict = {}  # id of a code -> (a weak reference to it, the result)
 
     @functools.wraps(function)
-    def result(code: types.CodeType):
+    def result(code: types.CodeType) -> Any:
         found = known.get(id(code))
         if found is None:
             key = id(code)
@@ -359,7 +359,7 @@ def build_class(body, name, /, *bases, **options):
     return builtins.__build_class__(body, name, *bases, **options)
 
 
-def scope(frame, source, mode: str, globals, locals) -> tuple:
+def scope(frame: Any, source: Any, mode: str, globals: Any, locals: Any) -> tuple:
     """(code, globals, locals) of what exec or eval, called in this frame, is to run."""
     if globals is None:
         globals = frame.f_globals
@@ -407,7 +407,7 @@ class SuperType(type):
         return isinstance(x, super)
 
 
-def behind(c: type, *of) -> tuple:
+def behind(c: type, *of: Any) -> tuple:
     """The arguments of `super`. Behind a subclass of ndarray come the members of its subarrays."""
     if not of or not issubclass(c, np.ndarray):
         return c, *of
@@ -424,7 +424,7 @@ class super_(metaclass=SuperType):
     """(Its attributes are those of `super`: `super.__setattr__(self, name, value)`.)"""
 
 
-def real_kinds(kinds):
+def real_kinds(kinds: Any) -> Any:
     """Classes as the user wrote them, in what isinstance takes: virtual subclasses are registered there."""
     if type(kinds) is tuple:
         return tuple([real_kinds(k) for k in kinds])
@@ -439,7 +439,7 @@ def issubclass_(c, kinds, /):
     return issubclass(real_kinds(c), real_kinds(kinds))
 
 
-def outermost(x):
+def outermost(x: Any) -> Any:
     """The object of the user's that x stands for; x itself if it stands for none."""
     for shadow in reversed(OPEN.shadows):
         old = shadow.original(x)

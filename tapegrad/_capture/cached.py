@@ -3,6 +3,7 @@ object."""
 
 import gc
 import types
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +23,13 @@ class CacheCapture:
     may read what this call has written.  Such a result is kept for this call only: a cache keeps no Variable.  A function that runs for the
     cache must not change what the shadow has met."""
 
-    def __init__(self, cache, shadow):
+    def __init__(self, cache: Any, shadow: Any):
         self.cache, self.shadow = cache, shadow
-        self.kept = {}
+        self.kept: dict = {}
         self.__name__ = getattr(cache, "__name__", "cached")
         self.__doc__, self.__module__ = cache.__doc__, cache.__module__
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         shadow = self.shadow
         if shadow.seen is None:
             return self.cache(*args, **kwargs)
@@ -70,7 +71,7 @@ class CacheCapture:
         except TypeError:
             return False
 
-    def first(self, args: list, kwargs: dict):
+    def first(self, args: list, kwargs: dict) -> Any:
         """The user's function runs, among the user's objects.  What it alters there, the shadow must not have
         met: it holds the old."""
         shadow = self.shadow
@@ -95,14 +96,14 @@ class CacheCapture:
                 found[id(a), checksum(a)] = f"a captured array of shape {a.shape}"
         return found
 
-    def __get__(self, owner, kind=None):
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
         return self if owner is None else types.MethodType(self, owner)
 
     @property
-    def __wrapped__(self):
+    def __wrapped__(self) -> Any:
         return self.shadow(self.cache.__wrapped__)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.cache, name)
 
 
@@ -112,10 +113,10 @@ def memory_was_replaced(v: Variable) -> bool:
     return bool(getattr(base, "_version", 0)) or base._trace is not None
 
 
-def reaches_written(shadow, starts: list, cache) -> bool:
+def reaches_written(shadow: Any, starts: list, cache: Any) -> bool:
     """Do these objects lead to anything that this call has written, past what the cache itself keeps?"""
 
-    def is_written(new) -> bool:
+    def is_written(new: Any) -> bool:
         return type(new) in HANDLES and memory_was_replaced(new)
 
     changed = altered(shadow)

@@ -7,6 +7,7 @@ inline cache, so no jump and no line number moves."""
 
 import dis
 import types
+from typing import Any
 
 from .builtin import CLASS_ATTRIBUTES, names_in, of_code
 from .type_queries import class_meant
@@ -43,7 +44,7 @@ class ClassRead:
     def __init__(self, name: str):
         self.name = name
 
-    def __matmul__(self, x):
+    def __matmul__(self, x: Any) -> Any:
         found = getattr(x, self.name)
         return class_meant(found) if isinstance(found, type) else found
 

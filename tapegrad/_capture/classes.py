@@ -18,6 +18,7 @@ import functools
 import operator
 import threading
 import types
+from typing import Any
 
 import numpy as np
 
@@ -89,7 +90,7 @@ class ArrayShadowMeta(ShadowMeta):
     def __call__(c, *args, **kwargs):
         """`type.__call__` does not initialise what `__new__` makes as a subarray, because that is no instance
         of the shadow."""
-        made = super().__call__(*args, **kwargs)
+        made: Any = super().__call__(*args, **kwargs)
         if is_subarray(made) and not issubclass(type(made), c) and issubclass(type(made)._tg_of, c):
             made.__init__(*args, **kwargs)
         return made
@@ -108,7 +109,7 @@ def of_arrays(meta: type) -> type:
     return space_of(meta)[OF_ARRAYS]
 
 
-def metaclass(bases: tuple, wanted):
+def metaclass(bases: tuple, wanted: Any) -> Any:
     """That of a class which the function derives from shadows and others; `wanted` unless theirs conflict
     because of the shadows."""
     metas = [type(b) for b in bases if isinstance(b, type)] + ([wanted] if isinstance(wanted, type) else [])
@@ -139,7 +140,7 @@ class Members(Holder):
         return list(Members.bound(change[2], change[4]).items())
 
     @staticmethod
-    def altered(shadow, change: tuple) -> bool:
+    def altered(shadow: Any, change: tuple) -> bool:
         _, c, new, _, before = change
         if space_of(new)[SOURCE].is_untouched():
             return False
@@ -150,7 +151,7 @@ class Members(Holder):
         return past or bool(Members.bound(new, before))
 
     @staticmethod
-    def undo(back, change: tuple) -> None:
+    def undo(back: Any, change: tuple) -> None:
         _, c, new, _, before = change
         if not back.undo:
             for name, v in Members.bound(new, before).items():
@@ -161,7 +162,7 @@ class Members(Holder):
         return [("classes", change[side])]
 
     @staticmethod
-    def is_unmodified(shadow, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, c, new, _, before = change
         read = {
             name: getattr(v, "method", v) if name in PROTOCOLS else v
@@ -195,7 +196,7 @@ class InstanceState(Holder):
         )
 
     @staticmethod
-    def altered(shadow, change: tuple) -> bool:
+    def altered(shadow: Any, change: tuple) -> bool:
         _, x, new, before = change
         if is_unread(new):
             return False
@@ -205,7 +206,7 @@ class InstanceState(Holder):
         )
 
     @staticmethod
-    def undo(back, change: tuple) -> None:
+    def undo(back: Any, change: tuple) -> None:
         """A shadow that leaked becomes one of the user's class."""
         _, x, new, before = change
         if is_unread(new):
@@ -235,7 +236,7 @@ class InstanceState(Holder):
         return [("objects", x), *held, *([("dicts", space)] if space is not NOTHING else ())]
 
     @staticmethod
-    def is_unmodified(shadow, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, x, new, before = change
         if is_unread(new):
             return True
@@ -244,12 +245,12 @@ class InstanceState(Holder):
         return not InstanceState.bound(state_of(new), before) and stands_for(shadow, held.values(), made)
 
 
-def refill_attributes(new, state: dict, kind: type) -> None:
+def refill_attributes(new: Any, state: dict, kind: type) -> None:
     clear_attributes(new)
     put_state(new, state, kind)
 
 
-def users_own(v, kind: type) -> bool:
+def users_own(v: Any, kind: type) -> bool:
     """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do
     not allow it."""
     try:
@@ -264,7 +265,7 @@ class ClassCapture(Capture):
 
     classes: dict  # shadow class -> class
 
-    def klass(self, c: type):
+    def klass(self, c: type) -> Any:
         if not is_user_class(c):
             return stand_ins.function_stand_in(c) or c
         if issubclass(c, BaseException) or c in self.classes:
@@ -303,7 +304,7 @@ class ClassCapture(Capture):
             before[name] = space_of(new)[name]
         return new
 
-    def pooled(self, c: type, meta: type, bases: tuple):
+    def pooled(self, c: type, meta: type, bases: tuple) -> Any:
         free = space_of(c).get(POOL, ())
         for k in range(len(free) - 1, -1, -1):
             try:
@@ -317,7 +318,7 @@ class ClassCapture(Capture):
                 free.insert(k, entry)
         return None
 
-    def property(self, m):
+    def property(self, m: Any) -> Any:
         parts = parts_of(m)
         shadows = self.each(parts)
         kind = self(type(m))
@@ -331,7 +332,7 @@ class ClassCapture(Capture):
         put_state(new, {k: self(v) for k, v in state_of(m).items()})
         return new
 
-    def instance(self, x):
+    def instance(self, x: Any) -> Any:
         kind = type(x)
         if kind in self.classes:
             return x
@@ -340,7 +341,7 @@ class ClassCapture(Capture):
         c = self(kind) if is_user_class(kind) else kind
         if c is kind and is_user_class(kind):
             return self.leave(x)
-        bare = next(b for b in BARE if issubclass(c, b))
+        bare: Any = next(b for b in BARE if issubclass(c, b))
         later = unread_class(c) if bare is object and c is not kind and not self.reads_all else None
         try:
             new = bare.__new__(later or c)
@@ -350,7 +351,7 @@ class ClassCapture(Capture):
         self.hold.append(x)
         if later is not None:
             self.classes[later] = kind
-            before = {}
+            before: dict = {}
             put_unread(new, Unread(x, self, before))
             self.changes.append((InstanceState, x, new, before))
             return new
@@ -365,7 +366,7 @@ class ClassCapture(Capture):
                 if kind is InstanceState:
                     read(new)
 
-    def attributes_of(self, x, new, **other) -> None:
+    def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
         before = {
             name: self(value) for name, value in state_of(x, type(new)).items() if name not in other
         } | other
@@ -414,7 +415,7 @@ def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
     """Empty a shadow class and put it by, unless the user has made classes from it, or instances that
     stay."""
     space_of(new)[SOURCE].end()
-    derived = type.__subclasses__(new)
+    derived: list[Any] = type.__subclasses__(new)
     if not reusable or any(REAL not in space_of(s) for s in derived):
         return
     free = space_of(c)[POOL]
@@ -424,7 +425,7 @@ def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
 
 def subclasses(kind: type) -> list:
     """What `type.__subclasses__` would give if no class had shadows."""
-    layers = [kind]
+    layers: list[Any] = [kind]
     while (real := space_of(layers[-1]).get(REAL)) is not None:
         layers.append(real)
     found = [s for c in layers for s in type.__subclasses__(c) if REAL not in space_of(s)]

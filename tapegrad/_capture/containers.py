@@ -32,14 +32,14 @@ class Contents(Holder):
         return [v for v in kind_of(new).parts(new) if not any([v is w for w in first or ()])]
 
     @staticmethod
-    def altered(shadow, change: tuple) -> bool:
+    def altered(shadow: Any, change: tuple) -> bool:
         _, x, new, first = change
         return first is not None and (
             differ(new, first) or not is_unchanged(shadow, kind_of(x).parts(x), first)
         )
 
     @staticmethod
-    def undo(back, change: tuple) -> None:
+    def undo(back: Any, change: tuple) -> None:
         _, x, new, first = change
         kind = type(x)
         if (
@@ -72,7 +72,7 @@ class Contents(Holder):
         return [(fields.get(type(change[1]), "filled"), change[side])]
 
     @staticmethod
-    def is_unmodified(shadow, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, x, new, first = change
         if kind_of(x).kind not in FILLED:
             return False
@@ -91,7 +91,7 @@ def refill_container(new: dict, x: dict) -> None:
     new.update(x)
 
 
-def differ(new, first: list) -> bool:
+def differ(new: Any, first: list) -> bool:
     """Does a container hold other things than at first?"""
     now = kind_of(new).parts(new)
     return len(now) != len(first) or not all(map(operator.is_, now, first))
@@ -100,7 +100,7 @@ def differ(new, first: list) -> bool:
 class ContainerCapture(Capture):
     """The part of a `Shadow` that replaces containers."""
 
-    def as_it_is(self, x):
+    def as_it_is(self, x: Any) -> Any:
         """A container of numbers and strings, remembered: when it is met again it may hold Variables."""
         self.changes.append((Contents, x, x, None))
         self.remember(x, x)
@@ -109,14 +109,14 @@ class ContainerCapture(Capture):
         self.noted(x)
         return x
 
-    def list_(self, x: list):
+    def list_(self, x: list) -> Any:
         if self.watch is not None and id(x) in self.watch.objects:
             return self.unread(x, WatchedList(x, self))
         if IMMUTABLE.issuperset(map(type, x)):
             return self.as_it_is(x)
         if is_worth_waiting(x):
             return self.unread(x, UnreadList(x, self))
-        new = []
+        new: list = []
         self.seen[id(x)] = new
         self.hold.append(x)
         first = self.each(x)
@@ -124,7 +124,7 @@ class ContainerCapture(Capture):
         self.changes.append((Contents, x, new, first))
         return new
 
-    def dict_(self, x: dict):
+    def dict_(self, x: dict) -> Any:
         if self.watch is not None and id(x) in self.watch.objects and IMMUTABLE.issuperset(map(type, x)):
             return self.unread(x, WatchedDict(x, self))
         named = IMMUTABLE.issuperset(map(type, x))
@@ -132,7 +132,7 @@ class ContainerCapture(Capture):
             return self.as_it_is(x)
         if is_worth_waiting(x.values()) or (not named and len(x) >= MANY):
             return self.unread(x, UnreadDict(x, self, named))
-        new = {}
+        new: dict = {}
         self.seen[id(x)] = new
         self.hold.append(x)
         new.update(
@@ -141,12 +141,12 @@ class ContainerCapture(Capture):
         self.changes.append((Contents, x, new, [*itertools.chain.from_iterable(new.items())]))
         return new
 
-    def unread(self, x, new):
+    def unread(self, x: Any, new: Any) -> Any:
         self.changes.append(new.change)
         self.remember(x, new)
         return new
 
-    def container(self, x):
+    def container(self, x: Any) -> Any:
         """Any other that can be altered."""
         base = kind_of(x)
         flat = base.parts(x)
@@ -170,7 +170,7 @@ class ContainerCapture(Capture):
         self.changes.append((Contents, x, new, base.parts(new)))
         return new
 
-    def weak(self, x):
+    def weak(self, x: Any) -> Any:
         """A Variable cannot be referred to weakly: seen from f, such a table is an ordinary one."""
         base = kind_of(x)
         return (
@@ -179,14 +179,14 @@ class ContainerCapture(Capture):
             else self.replaced(x, {} if base.pairs else set(), base.parts(x))
         )
 
-    def objects_of(self, x: np.ndarray):
+    def objects_of(self, x: np.ndarray) -> Any:
         """An object array."""
         if x.base is not None:
             return self.leave(x)
         new = np.empty(x.shape, object, order="F" if x.flags.fnc else "C")
         return self.replaced(x, new, parts_of(x))
 
-    def replaced(self, x, new, flat: list):
+    def replaced(self, x: Any, new: Any, flat: list) -> Any:
         """x by `new`, which gets the shadows of its parts."""
         self.remember(x, new)
         kind = kind_of(new)
@@ -194,7 +194,7 @@ class ContainerCapture(Capture):
         self.changes.append((Contents, x, new, kind.parts(new)))
         return new
 
-    def of_parts(self, x):
+    def of_parts(self, x: Any) -> Any:
         """An object that never changes, as one of the shadows of its parts."""
         if type(x) is tuple and IMMUTABLE.issuperset(map(type, x)):
             return x
@@ -214,7 +214,7 @@ class ContainerCapture(Capture):
             self.attributes_of(x, new, **dict_of(new))
         return new
 
-    def fixed(self, x):
+    def fixed(self, x: Any) -> Any:
         """An object of a subclass of tuple, str, int ..."""
         kind = type(x)
         base = next(b for b in FIXED if isinstance(x, b))

@@ -66,14 +66,14 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
     waited: Any = None
     watch: Any = None  # attribute_watch.py
 
-    def __init__(self, f, args: list, given: Sequence = (), fresh: Sequence = ()):
+    def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
         """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the
         arguments that are trees of Variables, made for this call."""
         self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
         self.within_hiding = len(OPEN.hiding)  # how many traces that hide values are around it
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         state = OPEN.__dict__
         if type(self) is Shadow:
             self.waiting = state["unfinished"]
@@ -101,12 +101,12 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         self.seen, self.memories = {}, {}
         self.classes = {}
         self.hold, self.arrays, self.changes, self.strangers, self.walked = [], [], [], [], []
-        self.matched = {}  # id of a shadow -> its original, of the first `matched_to` in `hold`
+        self.matched: dict = {}  # id of a shadow -> its original, of the first `matched_to` in `hold`
         self.matched_to = 0
-        self.left = []  # objects that were left alone
+        self.left: list = []  # objects that were left alone
         # (what one of them led to when it was met, from where): `routes.leave_unshadowed`
-        self.near = []
-        self.theirs = []  # Variables of outer transforms there
+        self.near: list = []
+        self.theirs: list = []  # Variables of outer transforms there
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`):
@@ -155,7 +155,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                 if any([v is x for _, v in self.arrays]):
                     x._become(copied(x))  # while nobody writes what is copied
 
-    def __exit__(self, kind=None, error: BaseException | None = None, traceback=None) -> None:
+    def __exit__(self, kind: Any = None, error: BaseException | None = None, traceback: Any = None) -> None:
         state = OPEN.__dict__
         shadows = state["shadows"]
         if shadows and shadows[-1] is self:
@@ -216,7 +216,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         if unfinished and unfinished[-1] is self:
             state["unfinished"] = self.waiting
 
-    def settle(self, y):
+    def settle(self, y: Any) -> Any:
         """The output of f, whose containers are of the user's classes again; Variables stay."""
         if type(y) in HANDLES:
             return y
@@ -244,7 +244,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
 
     def own_copies(self, records: list) -> None:
         captured = {memory_block(array) for array, _ in self.arrays if not mark_immutable(array)}
-        copies = {}  # place in memory and layout -> the copy: what many records hold is copied once
+        copies: dict = {}  # place in memory and layout -> the copy: what many records hold is copied once
 
         def own(v):
             if not (is_array(v) and memory_block(v) in captured):
@@ -258,7 +258,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
 
     # --- what becomes what ---
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         kind = type(x)
         if kind in IMMUTABLE:
             return x
@@ -291,7 +291,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             leave_unshadowed(self, x)
         return new
 
-    def original(self, new):
+    def original(self, new: Any) -> Any:
         """The user's object that `new` stands for, or None."""
         seen, hold = self.seen, self.hold
         self.matched.update({id(seen.get(id(old))): old for old in hold[self.matched_to :]})
@@ -299,7 +299,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         old = self.matched.get(id(new))
         return old if old is not None and seen.get(id(old)) is new else None
 
-    def each(self, flat) -> list:
+    def each(self, flat: Any) -> list:
         """The shadows of the objects in a container."""
         kinds = set(map(type, flat))
         if len(kinds) == 1:  # mostly it holds things of one kind
@@ -309,12 +309,12 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                 return self.all_functions(flat)
         return [self(v) for v in flat]
 
-    def leave(self, x):
+    def leave(self, x: Any) -> Any:
         """An object that is neither replaced nor entered: what it leads to is found afterwards, if at all."""
         leave_unshadowed(self, x)
         return x
 
-    def maker(self, x, kind: type):
+    def maker(self, x: Any, kind: type) -> Any:
         """How an object of a kind that is not in the table is shadowed; None: left alone."""
         if is_array(x) and not isinstance(x, np.ndarray):
             return Shadow.array
@@ -342,10 +342,10 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             return Shadow.library
         return Shadow.extension if kind.__name__ == "cython_function_or_method" else None
 
-    def itself(self, x):
+    def itself(self, x: Any) -> Any:
         return x
 
-    def counterpart(self, x):
+    def counterpart(self, x: Any) -> Any:
         """An object of SciPy's, a spline or a sparse matrix, as ours over the same arrays."""
         new = stand_ins.of_instance(type(x))._of(x, self)
         new._captured = True

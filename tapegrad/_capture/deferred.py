@@ -92,7 +92,7 @@ class ShadowMeta(type):
     )  # (checkers of types take the name for one of theirs)
 
 
-def put_member(c: type, name: str, value) -> None:
+def put_member(c: type, name: str, value: Any) -> None:
     """Bind an attribute of a shadow class, or delete it (`EMPTY`), past a property of its metaclass."""
     meta = type(c)
     hidden = any([hasattr(type(space_of(m)[name]), "__set__") for m in mro_of(meta) if name in space_of(m)])
@@ -118,10 +118,10 @@ THEMSELVES = frozenset((type(None), types.MemberDescriptorType, types.GetSetDesc
 PROTOCOLS = frozenset(("__array_finalize__", "__array_ufunc__", "__array_function__"))
 
 
-def protocol(method):
+def protocol(method: Any) -> Any:
     """A method that NumPy calls. It gets an array, or a function, as code that is followed sees one."""
 
-    def run(x, f, *args, **params):
+    def run(x: Any, f: Any, *args: Any, **params: Any) -> Any:
         f = variable(f) if type(f) is np.ndarray else stand_ins.function_stand_in(f) or f
         return method(x, f, *args, **params)
 
@@ -137,7 +137,7 @@ class Deferred:
     def __init__(self, name: str, source: "MemberSource"):
         self.name, self.source = name, source
 
-    def member(self):
+    def member(self) -> Any:
         """The shadow of the member, from now on in the place of this."""
         source, name = self.source, self.name
         value = space_of(source.real).get(name, EMPTY)
@@ -155,7 +155,7 @@ class Deferred:
                 put_member(source.new, name, new)
         return new
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Python calls the `__get__` of a class unbound
         return self.member()(*args, **kwargs)
 
@@ -165,7 +165,7 @@ class DeferredMember(Deferred):
 
     __slots__ = ()
 
-    def __get__(self, x, kind=None):
+    def __get__(self, x: Any, kind: Any = None) -> Any:
         value = self.member()
         get = getattr(type(value), "__get__", None)
         return value if get is None else get(value, x, kind)
@@ -178,13 +178,13 @@ class WrittenThroughMember:
 
     if TYPE_CHECKING:
 
-        def member(self): ...
+        def member(self) -> Any: ...
 
-    def __set__(self, x, value) -> None:
+    def __set__(self, x: Any, value: Any) -> None:
         member = self.member()
         type(member).__set__(member, x, value)
 
-    def __delete__(self, x) -> None:
+    def __delete__(self, x: Any) -> None:
         member = self.member()
         type(member).__delete__(member, x)
 
@@ -207,39 +207,39 @@ class WatchedAttribute:
 
     __slots__ = ("name", "read", "rest", "written")
 
-    def __init__(self, name: str, rest):
+    def __init__(self, name: str, rest: Any):
         """`rest`: the member of the class of that name, or `EMPTY`."""
         self.name, self.rest = name, rest
         # ids of instances whose attribute was read first, and of those where it was written
-        self.read = set()
-        self.written = set()
+        self.read: set = set()
+        self.written: set = set()
 
-    def __get__(self, x, kind=None):
+    def __get__(self, x: Any, kind: Any = None) -> Any:
         if x is None:
             return self.of_class(kind)
         self.note_read(x)
         found = state_of(x).get(self.name, EMPTY)
         return self.of_class(type(x)) if found is EMPTY else found
 
-    def __set__(self, x, value) -> None:
+    def __set__(self, x: Any, value: Any) -> None:
         if id(x) not in self.read:
             self.written.add(id(x))
         put_state(x, {self.name: value})
 
-    def __delete__(self, x) -> None:
+    def __delete__(self, x: Any) -> None:
         self.note_read(x)
         if self.name not in state_of(x):
             raise AttributeError(self.name)
         drop_state(x, self.name)
 
-    def note_read(self, x) -> None:
+    def note_read(self, x: Any) -> None:
         if id(x) not in self.written:
             self.read.add(id(x))
 
-    def member(self):
+    def member(self) -> Any:
         return self
 
-    def of_class(self, kind):
+    def of_class(self, kind: Any) -> Any:
         """The value that the classes have."""
         members = [self.rest, *[space_of(c).get(self.name, EMPTY) for c in mro_of(kind)]]
         for value in members:
@@ -248,7 +248,7 @@ class WatchedAttribute:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {self.name!r}")
 
 
-def is_place(member) -> bool:
+def is_place(member: Any) -> bool:
     """Return whether a member of a class is only the place of an attribute."""
     return type(member) is WatchedAttribute or type(member) is types.MemberDescriptorType
 
@@ -264,7 +264,7 @@ class MemberSource:
     def __init__(self, real: type, new: type):
         """`first`: what stands in the shadow class at rest, by name."""
         self.real, self.new, self.shadow = real, new, None
-        self.before = {}
+        self.before: dict = {}
         type.__setattr__(new, SOURCE, self)
         space = space_of(real)
         self.names, self.types = list(space), [*map(type, space.values())]
@@ -272,11 +272,11 @@ class MemberSource:
         self.kept = [(name, v) for name, v in self.first.items() if type(v) not in DEFERRED]
         for name, v in self.first.items():
             put_member(new, name, v)
-        self.rest = []
+        self.rest: list = []
 
-    def place(self, name: str, value):
+    def place(self, name: str, value: Any) -> Any:
         """(C code reads names such as `__hash__` past descriptors.)"""
-        kind = type(value)
+        kind: Any = type(value)
         if kind in THEMSELVES or (kind in IMMUTABLE and name.startswith("__")):
             return value
         if not (hasattr(kind, "__set__") or hasattr(kind, "__delete__")):
@@ -292,7 +292,7 @@ class MemberSource:
             and all([space[name] is v for name, v in self.kept])
         )
 
-    def begin(self, shadow) -> dict:
+    def begin(self, shadow: Any) -> dict:
         """A call begins; gives what each member was made with, now and later."""
         self.before, self.shadow = dict(self.first), shadow
         self.rest = [*space_of(self.new).values()]
@@ -317,7 +317,7 @@ class MemberSource:
         self.before, self.shadow, self.rest = {}, None, []
 
 
-def loaded(c: type):
+def loaded(c: type) -> Any:
     """The namespace of a class, with all its members."""
     space = space_of(c)
     for v in [*space.values()]:
@@ -335,11 +335,11 @@ class Unread:
 
     __slots__ = ("before", "real", "shadow")
 
-    def __init__(self, real, shadow, before: dict):
+    def __init__(self, real: Any, shadow: Any, before: dict):
         self.real, self.shadow, self.before = real, shadow, before
 
 
-def put_unread(x, unread: Unread) -> None:
+def put_unread(x: Any, unread: Unread) -> None:
     place = space_of(type(x))[RAW]
     if type(place) is types.MemberDescriptorType:
         place.__set__(x, unread)
@@ -347,7 +347,7 @@ def put_unread(x, unread: Unread) -> None:
         place.__get__(x)[UNREAD] = unread
 
 
-def unread_of(x):
+def unread_of(x: Any) -> Any:
     """The `Unread` that x holds, if it does."""
     place = space_of(type(x))[RAW]
     if type(place) is not types.MemberDescriptorType:
@@ -359,15 +359,15 @@ def unread_of(x):
     return found if type(found) is Unread else None
 
 
-def is_unread(x) -> bool:
+def is_unread(x: Any) -> bool:
     return READ in space_of(type(x))
 
 
-def read(x):
+def read(x: Any) -> Any:
     """x, which gets the class and the attributes that it stands for.  (Attributes first: another thread, or what
     they lead to, may ask for them meanwhile.)"""
     before = type(x)
-    kind = space_of(before).get(READ)
+    kind: Any = space_of(before).get(READ)
     if kind is None:
         return x
     unread = unread_of(x)
@@ -385,7 +385,7 @@ def read(x):
     return x
 
 
-def fill_unread(x, state: dict) -> None:
+def fill_unread(x: Any, state: dict) -> None:
     """The attributes of x, but those that it has already; it holds no `Unread` afterwards."""
     place, slots = space_of(type(x))[RAW], slots_of(type(x))
     last = place if type(place) is types.MemberDescriptorType else None
@@ -402,7 +402,7 @@ def fill_unread(x, state: dict) -> None:
         last.__delete__(x)
 
 
-def is_set(slot, x) -> bool:
+def is_set(slot: Any, x: Any) -> bool:
     try:
         slot.__get__(x)
     except AttributeError:
@@ -419,7 +419,7 @@ METHODS: dict = {
 }
 
 
-def unread_class(c: type):
+def unread_class(c: type) -> Any:
     """The class of instances of a shadow class that were not read yet: every way to an attribute reads them.  None:
     they are made at once."""
     found = space_of(c).get(UNREAD, EMPTY)
@@ -429,7 +429,7 @@ def unread_class(c: type):
     return found
 
 
-def new_unread_class(c: type):
+def new_unread_class(c: type) -> Any:
     spaces = [space_of(k) for k in mro_of(c)]
     first = next((slot for name, slot in slots_of(c).items() if slot.__name__ == name), None)
     raw = next((space["__dict__"] for space in spaces if "__dict__" in space), first)
@@ -459,13 +459,13 @@ def new_unread_class(c: type):
 
 def without_hooks(c: type, meta: type, bases: tuple, space: dict) -> type:
     """A new class derived from `bases`.  No `__init_subclass__` is called."""
-    quiet = None
+    quiet: Any = None
     if any(["__init_subclass__" in space_of(b) for b in mro_of(c)[:-1]]):  # found first, and harmless
         quiet = type(
             "quiet", (), {"__slots__": (), QUIET: None, "__init_subclass__": lambda kind, **options: None}
         )
         space = {**space, QUIET: quiet}
-    new = type.__new__(meta, c.__name__, bases, space)
+    new: Any = type.__new__(meta, c.__name__, bases, space)
     if quiet is not None:
         del quiet.__init_subclass__
     if issubclass(meta, abc.ABCMeta):

@@ -48,7 +48,7 @@ class Cell(Holder):
     words = "a name of an outer function"
 
     @staticmethod
-    def bound(new: types.CellType, first):
+    def bound(new: types.CellType, first: Any) -> Any:
         """What a cell holds if that is another thing, else `EMPTY`."""
         try:
             return EMPTY if new.cell_contents is first else new.cell_contents
@@ -56,7 +56,7 @@ class Cell(Holder):
             return EMPTY
 
     @staticmethod
-    def emptied(new: types.CellType, first) -> bool:
+    def emptied(new: types.CellType, first: Any) -> bool:
         """Was the variable deleted?"""
         try:
             new.cell_contents  # noqa: B018
@@ -70,13 +70,13 @@ class Cell(Holder):
         return [] if now is EMPTY or change[4] is EMPTY else [(Cell.words, now)]
 
     @staticmethod
-    def altered(shadow, change: tuple) -> bool:
+    def altered(shadow: Any, change: tuple) -> bool:
         _, c, new, value, first = change
         there = value is not EMPTY and Cell.bound(c, value) is not EMPTY
         return there or Cell.bound(new, first) is not EMPTY or Cell.emptied(new, first)
 
     @staticmethod
-    def undo(back, change: tuple) -> None:
+    def undo(back: Any, change: tuple) -> None:
         """A cycle through the new cell ends here."""
         _, c, new, value, first = change
         try:
@@ -101,13 +101,13 @@ class Cell(Holder):
         return [("cells", change[side])]
 
     @staticmethod
-    def is_unmodified(shadow, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, c, new, value, first = change
         stands = Cell.bound(c, value) is EMPTY and Cell.bound(new, first) is EMPTY
         return stands and first is not EMPTY and shadow.seen.get(id(value), value) is first
 
 
-def copy_names(g, f) -> None:
+def copy_names(g: Any, f: Any) -> None:
     """g has what `functools.wraps` takes over."""
     g.__qualname__, g.__module__, g.__doc__ = f.__qualname__, f.__module__, f.__doc__
     g.__annotations__ = f.__annotations__
@@ -116,7 +116,7 @@ def copy_names(g, f) -> None:
 class FunctionCapture(Capture):
     """The part of a `Shadow` that replaces functions, whatever wraps them, and modules."""
 
-    def function(self, f):
+    def function(self, f: Any) -> Any:
         space, closure = f.__globals__, f.__closure__
         mine, home = self.seen.get(id(space)), space.get("__name__")
         if mine is None or f.__module__ != home:  # not one of a module of the user's that was met before
@@ -142,7 +142,7 @@ class FunctionCapture(Capture):
                 mine = self.globals_of(space)
         return self.rebuilt(f, mine)
 
-    def rebuilt(self, f, mine):
+    def rebuilt(self, f: Any, mine: Any) -> Any:
         """The function with these globals, and with shadows of all that it holds."""
         closure, code = f.__closure__, f.__code__
         if not is_usual(code):
@@ -158,7 +158,7 @@ class FunctionCapture(Capture):
             self.seen[id(f)] = g
             self.hold.append(f)
         else:
-            waiting = []
+            waiting: list = []
             g = types.FunctionType(
                 code, mine, f.__name__, None, tuple([self.cell(c, waiting) for c in closure])
             )
@@ -188,13 +188,13 @@ class FunctionCapture(Capture):
             for k, v in own.items()
         }
 
-    def all_functions(self, fs) -> list:
+    def all_functions(self, fs: Any) -> list:
         """Several functions: `self(f)` for each, in one piece for those of one module that have no more than
         their code."""
         seen, found = self.seen, []
-        space = None
+        space: Any = None
         mine: Any = None
-        home = None
+        home: Any = None
         for f in fs:
             g = seen.get(id(f))
             if g is None:
@@ -218,7 +218,7 @@ class FunctionCapture(Capture):
             found.append(g)
         return found
 
-    def globals_of(self, space: dict):
+    def globals_of(self, space: dict) -> Any:
         # rebuilt already for an outer transform; its closure may have captured since
         return space if type(space) is ModuleGlobals else self.own_globals(space)
 
@@ -230,7 +230,7 @@ class FunctionCapture(Capture):
             self.hold.append(space)
         return mine
 
-    def cell(self, c, waiting: list):
+    def cell(self, c: Any, waiting: list) -> Any:
         """The new cell for c.  One that is to be filled with a shadow is added to `waiting`, with what c
         holds."""
         key = id(c)
@@ -256,7 +256,7 @@ class FunctionCapture(Capture):
             waiting.append((c, new, value))
         return new
 
-    def method(self, m):
+    def method(self, m: Any) -> Any:
         owner = self(m.__self__)
         kind = type(owner)  # (an attribute of the owner itself would read it)
         is_ours = hasattr(kind, "_handed_back") or (kind.__module__ or "").startswith("tapegrad.")
@@ -265,7 +265,7 @@ class FunctionCapture(Capture):
         f = self(m.__func__)
         return m if owner is m.__self__ and f is m.__func__ else types.MethodType(f, owner)
 
-    def builtin(self, f):
+    def builtin(self, f: Any) -> Any:
         """A function of C; a method of one that is bound to an object (`reset = buf.fill`) is that of its
         shadow."""
         owner = getattr(f, "__self__", None)
@@ -277,7 +277,7 @@ class FunctionCapture(Capture):
         home = getattr(f, "__module__", None)
         return self.extension(f) if found is f and isinstance(home, str) and not is_foreign(home) else found
 
-    def extension(self, f):
+    def extension(self, f: Any) -> Any:
         """A function of a package's extension module.  Of arrays that are not tracked it takes the memory."""
 
         def call(*args, **kwargs):
@@ -285,10 +285,10 @@ class FunctionCapture(Capture):
 
         return functools.update_wrapper(call, f)
 
-    def cached(self, c):
+    def cached(self, c: Any) -> Any:
         return CacheCapture(c, self)
 
-    def compiled(self, d):
+    def compiled(self, d: Any) -> Any:
         """An @njit function: on tracked values it runs as a loop program, or as its Python function.  A kernel of
         numba.cuda is a loop program."""
         if type(d).__module__.startswith("numba.cuda"):
@@ -302,10 +302,10 @@ class FunctionCapture(Capture):
             compiled = [vars(a).get("_compiled", a) if type(a) is types.FunctionType else a for a in args]
             return d(*lend(compiled), **lend(kwargs))
 
-        vars(call)["_compiled"] = d
+        call._compiled = d  # type: ignore[attr-defined]
         return call
 
-    def universal(self, u):
+    def universal(self, u: Any) -> Any:
         """What `numba.vectorize` or `numba.guvectorize` made: on tracked values a loop over the elements, or
         over the parts that its signature names."""
 
@@ -319,7 +319,7 @@ class FunctionCapture(Capture):
         vars(call).update({name: getattr(u, name) for name in names if hasattr(u, name)})
         return call
 
-    def ufunc(self, u: np.ufunc):
+    def ufunc(self, u: np.ufunc) -> Any:
         """One made by `numpy.frompyfunc` calls the shadow of its function."""
         face = stand_ins.function_stand_in(u)
         if face is not None or not is_of_elements(u):
@@ -328,14 +328,14 @@ class FunctionCapture(Capture):
         g = self(f)
         return u if g is f else np.frompyfunc(g, u.nin, u.nout, identity=u.identity)
 
-    def vectorized(self, x: np.vectorize):
+    def vectorized(self, x: np.vectorize) -> Any:
         """What `numpy.vectorize` made: its twin, with the shadow of its function."""
         new = object.__new__(stand_ins.function_stand_in(np.vectorize))
         self.seen[id(x)] = new
         self.attributes_of(x, new, _ufunc={})  # (a cache of ufuncs that call the user's function)
         return new
 
-    def function_wrapper(self, x):
+    def function_wrapper(self, x: Any) -> Any:
         """A function that the package `wrapt` wraps in C.  One of a method is bound to the shadow of its
         instance."""
         if x._self_parent is not None:
@@ -344,10 +344,10 @@ class FunctionCapture(Capture):
         base = [c for c in mro_of(type(x)) if hasattr(c, "_self_wrapper")][-2]  # `FunctionWrapper`
         return base(self(x.__wrapped__), self(x._self_wrapper), x._self_enabled)
 
-    def const(self, c):
+    def const(self, c: Any) -> Any:
         return self.leave(c.value)
 
-    def module(self, m):
+    def module(self, m: Any) -> Any:
         ours = stand_ins.module(m)
         if ours is not None:
             return ours
@@ -357,20 +357,20 @@ class FunctionCapture(Capture):
             return LIBRARY.get(m, m)
         return ModuleShadow(self.globals_of(vars(m)))
 
-    def derived_module(self, m):
+    def derived_module(self, m: Any) -> Any:
         """An object of a class derived from that of modules.  A lazy import stands for its module."""
         real = sys.modules.get(m.__name__)
         if type(real) is types.ModuleType:
             return self(real)
         return self.instance(m) if is_user_class(type(m)) else self.leave(m)
 
-    def scope(self, m):
+    def scope(self, m: Any) -> Any:
         """A module that an outer transform replaced already."""
         space = m.__dict__
         mine = self.globals_of(space)
         return m if mine is space else ModuleShadow(mine)
 
-    def library(self, f):
+    def library(self, f: Any) -> Any:
         face = stand_ins.function_stand_in(f)
         twin = PYTHON_TWINS.get((getattr(f, "__module__", None) or "").partition(".")[0])
         if face is None and twin is not None and hasattr(sys.modules.get(twin), f.__name__):

@@ -33,10 +33,10 @@ class UserIterator:
 
     __slots__ = ("real", "shadow")
 
-    def __init__(self, real, shadow):
+    def __init__(self, real: Any, shadow: Any):
         self.real, self.shadow = real, shadow
 
-    def given(self, item):
+    def given(self, item: Any) -> Any:
         return item if self.shadow.seen is None else self.shadow(item)
 
     def __iter__(self):
@@ -65,7 +65,7 @@ class UserIterator:
 class IteratorCapture(Capture):
     """The part of a `Shadow` that replaces iterators and weak proxies."""
 
-    def iterator(self, x):
+    def iterator(self, x: Any) -> Any:
         found = walked_containers(x)
         if found is None:
             self.leave(x)
@@ -73,7 +73,7 @@ class IteratorCapture(Capture):
             self.walked += [(container, x) for container in found]
         return UserIterator(x, self)
 
-    def proxied(self, x):
+    def proxied(self, x: Any) -> Any:
         """A weak proxy: its object."""
         target = behind(x)
         return self(target[0]) if target else self.leave(x)
@@ -83,7 +83,7 @@ def is_iterator(kind: type) -> bool:
     return module_of(kind) in HOMES and hasattr(kind, "__next__")
 
 
-def walked_containers(x) -> list | None:
+def walked_containers(x: Any) -> list | None:
     """The containers along which an iterator walks; None: code of the user's may run for its items.
 
     Python's collector shows what an iterator holds: containers, other iterators, and, if it calls any,

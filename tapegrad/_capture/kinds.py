@@ -42,7 +42,7 @@ SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
 
 
-def is_foreign(module) -> bool:
+def is_foreign(module: Any) -> bool:
     """Is the code of this module left alone?  (`__main__` and unnamed modules are the user's.)"""
     return isinstance(module, str) and foreign_name(module)
 
@@ -52,13 +52,13 @@ def foreign_name(module: str) -> bool:
     return module not in OWN and module.partition(".")[0] in FOREIGN and not module.startswith(OF_SUBCLASSES)
 
 
-def is_user_class(c) -> bool:
+def is_user_class(c: Any) -> bool:
     return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(
         module_of(c)
     )
 
 
-def is_compiled_by_numba(x) -> bool:
+def is_compiled_by_numba(x: Any) -> bool:
     """(An attribute of another object is not asked for: that could run its `__getattr__`.)"""
     kind = type(x)
     return hasattr(kind, "py_func") or ((module_of(kind) or "").startswith("numba") and hasattr(x, "py_func"))
@@ -108,7 +108,7 @@ class Capture:
     objects_of: Any
     noted: Any
 
-    def remember(self, x, new) -> None:
+    def remember(self, x: Any, new: Any) -> None:
         """x became `new`."""
         self.seen[id(x)] = new
         self.hold.append(x)
@@ -132,13 +132,13 @@ class Holder:
         return [v for _, v in cls.named(change) if v is not EMPTY]
 
     @staticmethod
-    def altered(shadow, change: tuple) -> bool:
+    def altered(shadow: Any, change: tuple) -> bool:
         """Has f put other things into the shadow, or something else into the holder itself?  (Other threads
         may do that too.)"""
         raise NotImplementedError
 
     @staticmethod
-    def undo(back, change: tuple) -> None:
+    def undo(back: Any, change: tuple) -> None:
         """Hand back what f has put there (`restore.Back`); a shadow that leaked holds afterwards what the
         holder holds."""
         raise NotImplementedError
@@ -152,12 +152,12 @@ class Holder:
         return []
 
     @staticmethod
-    def is_unmodified(shadow, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         """Does the shadow hold what it was made with, and is this what the holder stands for now?"""
         return False
 
 
-def holders(shadow) -> list:
+def holders(shadow: Any) -> list:
     """The changes but those of functions without attributes, which are most."""
     return [
         c
@@ -166,7 +166,7 @@ def holders(shadow) -> list:
     ]
 
 
-def is_unchanged(shadow, values: Iterable, first: Iterable) -> bool:
+def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
     """Does a holder hold still what its shadow was made with?  (Of other objects than data, what they hold is
     looked at by itself.)"""
     stands = lambda v: shadow.seen.get(id(v), shadow)  # (`first` may hold None)
@@ -174,30 +174,30 @@ def is_unchanged(shadow, values: Iterable, first: Iterable) -> bool:
     return all([v is w or stands(v) is w or not is_data(v) for v, w in pairs])
 
 
-def same(a, b) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Are these two collections of the same objects?"""
     return len(a) == len(b) and all(map(operator.is_, a, b))
 
 
-def stands_for(shadow, held, made) -> bool:
+def stands_for(shadow: Any, held: Any, made: Any) -> bool:
     """Are the objects `made` the shadows of those held?"""
     seen = shadow.seen
     return len(held) == len(made) and all([seen.get(id(v), v) is w for v, w in zip(held, made, strict=True)])
 
 
-def is_data(v) -> bool:
+def is_data(v: Any) -> bool:
     return type(v) in IMMUTABLE or isinstance(v, Variable) or is_array(v)
 
 
 # --- the attributes of an object, past properties and `__getattr__` ---
 
 
-def slots_of(kind: type):
+def slots_of(kind: type) -> Any:
     """Name -> descriptor of a class's slots, those included that an attribute of the class hides."""
     known = space_of(kind).get(SLOTS)
     if known is not None or not kind.__flags__ & HEAP:
         return known or NOTHING
-    found = {}
+    found: dict = {}
     for c in mro_of(kind):
         slots = space_of(c).get("__slots__", ())
         for s in (slots,) if isinstance(slots, str) else slots:
@@ -209,7 +209,7 @@ def slots_of(kind: type):
     return found
 
 
-def dict_of(x):
+def dict_of(x: Any) -> Any:
     """The namespace of an object; an empty mapping if it has none."""
     if isinstance(x, threading.local):  # this thread's
         return x.__dict__
@@ -219,7 +219,7 @@ def dict_of(x):
         return NOTHING
 
 
-def state_of(x, kind=None) -> dict:
+def state_of(x: Any, kind: Any = None) -> dict:
     """Name -> value of all attributes that x itself holds.  `kind`: a class with the same slots, whose names
     are known."""
     state = dict(dict_of(x))
@@ -231,7 +231,7 @@ def state_of(x, kind=None) -> dict:
     return state
 
 
-def put_state(x, changes: dict, kind=None) -> None:
+def put_state(x: Any, changes: dict, kind: Any = None) -> None:
     slots = slots_of(kind or type(x))
     if slots:
         for name in slots.keys() & changes.keys():
@@ -241,14 +241,14 @@ def put_state(x, changes: dict, kind=None) -> None:
         dict_of(x).update(changes)
 
 
-def clear_attributes(x) -> None:
+def clear_attributes(x: Any) -> None:
     """Forget the attributes in the namespace of an object."""
     space = dict_of(x)
     if space:
         space.clear()
 
 
-def drop_state(x, name: str) -> None:
+def drop_state(x: Any, name: str) -> None:
     slot = slots_of(type(x)).get(name)
     if slot is not None:
         if name in state_of(x):

@@ -54,13 +54,13 @@ NAMES: dict = {
 }
 
 
-def kind(c, text: str, put: Callable | None = None, make: Callable | None = None, **more) -> Kind:
+def kind(c: Any, text: str, put: Callable | None = None, make: Callable | None = None, **more: Any) -> Kind:
     NAMES[c.__name__] = c
     return Kind(c, text, eval(f"lambda x: [*({text.format('x')})]", NAMES), put, make, **more)
 
 
-def mapping(c, **more) -> Kind:
-    def put(x, flat: list) -> None:
+def mapping(c: Any, **more: Any) -> Kind:
+    def put(x: Any, flat: list) -> None:
         c.clear(x)
         for k, v in zip(flat[::2], flat[1::2], strict=True):
             c.__setitem__(x, k, v)
@@ -68,28 +68,28 @@ def mapping(c, **more) -> Kind:
     return kind(c, f"flat({c.__name__}.items({{0}}))", put, pairs=True, **more)
 
 
-def collection(c, add: Callable, **more) -> Kind:
-    def put(x, flat: list) -> None:
+def collection(c: Any, add: Callable, **more: Any) -> Kind:
+    def put(x: Any, flat: list) -> None:
         c.clear(x)
         add(x, flat)
 
     return kind(c, f"{c.__name__}.__iter__({{0}})", put, **more)
 
 
-def put_objects(x, flat: list) -> None:
+def put_objects(x: Any, flat: list) -> None:
     x = x if x.ndim else x.reshape(1)
     for at, v in zip(np.ndindex(x.shape), flat, strict=True):
         x[at] = v
 
 
-def fill(c, parts: list) -> None:
+def fill(c: Any, parts: list) -> None:
     if parts:
         c.cell_contents = parts[0]
     else:
         del c.cell_contents
 
 
-def partial_of(function, args: tuple, keywords: dict) -> functools.partial:
+def partial_of(function: Any, args: tuple, keywords: dict) -> functools.partial:
     """A partial object that holds this very dict of keywords, which may be written later."""
     new = functools.partial(function)
     new.__setstate__((function, args, keywords, {}))  # type: ignore[attr-defined]
@@ -99,7 +99,7 @@ def partial_of(function, args: tuple, keywords: dict) -> functools.partial:
 GENERIC_ALIAS: type = type(typing.List[int])  # noqa: UP006
 
 
-def generic_alias(x, parts: list):
+def generic_alias(x: Any, parts: list) -> Any:
     """A generic class of `typing` with other parameters."""
     new = object.__new__(type(x))
     vars(new).update(vars(x), __origin__=parts[0], __args__=tuple(parts[1:]))
@@ -113,7 +113,7 @@ class Reference:
     __slots__ = ("target", "__callback__")
     __class__: Any = property(lambda self: weakref.ref)
 
-    def __init__(self, target, callback=None):
+    def __init__(self, target: Any, callback: Any = None):
         self.target, self.__callback__ = target, callback
 
     def __call__(self):
@@ -184,13 +184,13 @@ FIXED = frozenset(
 )  # whose objects never change
 
 
-def kind_of(x):
+def kind_of(x: Any) -> Any:
     """The kind of x, None if it is of none."""
     kind = BY_TYPE.get(type(x))
     return next((BY_TYPE[c] for c in mro_of(type(x)) if c in BY_TYPE), None) if kind is None else kind
 
 
-def parts_of(x) -> list:
+def parts_of(x: Any) -> list:
     """What x holds, if it is of one of the kinds."""
     kind = kind_of(x)
     return [] if kind is None else kind.parts(x)
@@ -204,7 +204,7 @@ WRAPPED = frozenset(
 )  # what a static or class method takes over from its function
 
 
-def unlisted(x, kind: Kind) -> list:
+def unlisted(x: Any, kind: Kind) -> list:
     """What x holds besides what its kind lists: attributes, for one.  The answer is that of Python's
     collector, so it holds for rows that are not complete."""
     space = dict_of(x)
@@ -224,11 +224,11 @@ def unlisted(x, kind: Kind) -> list:
 BYTES = (bytearray, array.array)
 
 
-def is_numeric(x) -> bool:
+def is_numeric(x: Any) -> bool:
     return is_array(x) and not getattr(x.dtype, "hasobject", False)
 
 
-def content_of(x, most: float = 4096):
+def content_of(x: Any, most: float = 4096) -> Any:
     """What an array, bytes or a container holds: of an array of more than `most` bytes a checksum, of one on
     a device None."""
     if is_numeric(x):
@@ -237,7 +237,7 @@ def content_of(x, most: float = 4096):
     return x[:] if isinstance(x, BYTES) else parts_of(x)
 
 
-def is_same(x, content) -> bool:
+def is_same(x: Any, content: Any) -> bool:
     """Does x hold this still?  (Not asked of a device, where it would wait.)"""
     if is_numeric(x):
         x = without_class(x)
@@ -255,7 +255,7 @@ def is_same(x, content) -> bool:
     )
 
 
-def put_back(x, content) -> None:
+def put_back(x: Any, content: Any) -> None:
     """x holds this again, if it does not.  (Of what was summed up only, nothing is known.)"""
     if is_same(x, content):
         return
@@ -274,7 +274,7 @@ def put_back(x, content) -> None:
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 
 
-def snapshot(x):
+def snapshot(x: Any) -> Any:
     """The state of a generator, or of what stands for one, for `restore`."""
     x = getattr(x, "real", x)
     if isinstance(x, np.random.Generator):
@@ -284,7 +284,7 @@ def snapshot(x):
     return x.getstate() if isinstance(x, random.Random) else x.state
 
 
-def restore(x, before) -> None:
+def restore(x: Any, before: Any) -> None:
     x = getattr(x, "real", x)
     if isinstance(x, np.random.Generator):
         x.bit_generator.state = before

@@ -33,7 +33,7 @@ ONCE = reference_count([np.zeros(1)], 0)  # what is counted of an array to which
 
 
 @functools.lru_cache(1024)
-def may_hide_references(kind) -> bool:
+def may_hide_references(kind: Any) -> bool:
     """May an object of this class, made by an extension module, hold references that the collector is not
     told of?"""
     return kind is CAPSULE or any(
@@ -48,7 +48,7 @@ def is_compiled(kind: type) -> bool:
     return path.endswith((".so", ".pyd"))
 
 
-def is_unsearchable(x) -> bool:
+def is_unsearchable(x: Any) -> bool:
     """Is x such an object, or a function of an extension module of the user's?"""
     owner = getattr(x, "__self__", None) if type(x) is types.BuiltinFunctionType else None
     if type(owner) is types.ModuleType:
@@ -61,11 +61,11 @@ class References:
     """The references to the arrays that f wrote: `excess` of each is how many nobody has that the engine or
     f's own objects know of."""
 
-    def __init__(self, shadow, arrays: list):
+    def __init__(self, shadow: Any, arrays: list):
         lists = (shadow.arrays, shadow.hold, shadow.changes)
         spaces = [change[2].met for change in shadow.changes if change[0] is GlobalNames]
         handles = [v for _, v in shadow.arrays]
-        known = [*lists, *spaces, *handles, *(shadow.sums.values() if shadow.sums else ())]
+        known: list = [*lists, *spaces, *handles, *(shadow.sums.values() if shadow.sums else ())]
         known += [o for o in itertools.chain(*lists) if not is_array(o)]
         self.holders = {id(o): o for o in known}
         inner = [r for o in known for r in gc.get_referents(o) if type(r) is dict or type(r) is tuple]
@@ -79,11 +79,11 @@ class References:
             id(arrays[k]): reference_count(arrays, k) - ONCE - held[id(arrays[k])] for k in range(len(arrays))
         }
 
-    def is_followed(self, a) -> bool:
+    def is_followed(self, a: Any) -> bool:
         """Does the array own its memory, and has nobody else a reference to it?"""
         return EXACT and xp_of(a) is np and a.base is None and not self.excess[id(a)]
 
-    def kept_unseen(self, arrays: list, closed: tuple):
+    def kept_unseen(self, arrays: list, closed: tuple) -> Any:
         """One of the arrays to which somebody refers who does not show: neither in a frame, nor in an object
         that the collector searches. `closed`: ids of the objects in reach that may do so.  The search takes
         long, so its answer is kept while the counts stay."""
@@ -108,7 +108,7 @@ class References:
         HARMLESS.update({key: known for key, *known in harmless})
         return None
 
-    def is_harmless(self, a, closed: tuple) -> bool:
+    def is_harmless(self, a: Any, closed: tuple) -> bool:
         reference, *known = HARMLESS.get(id(a), (None,))
         return reference is not None and reference() is a and known == [self.excess[id(a)], closed]
 
@@ -121,7 +121,7 @@ HARMLESS: dict = {}
 UNTRACKED = (dict, tuple, np.ndarray)
 
 
-def is_end(x) -> bool:
+def is_end(x: Any) -> bool:
     """Is it a module, its namespace, a class, a frame, an object of tapegrad's, or an iterator, which a loop
     refers to unseen?"""
     if isinstance(x, (type, types.ModuleType, types.FrameType, type(None))) or hasattr(type(x), "__next__"):
@@ -136,7 +136,7 @@ def referrer_counts(level: list) -> tuple:
     met: set = set()
     found: Counter = Counter()
 
-    def look(holder, referents: list) -> None:
+    def look(holder: Any, referents: list) -> None:
         here = [id(r) for r in referents if id(r) in keys]
         if here:
             found.update(here)

@@ -63,7 +63,7 @@ RECENT: collections.OrderedDict = collections.OrderedDict()  # ids -> (weak refe
 MOST_FUNCTIONS = 16
 
 
-def memory_of(f) -> "ShadowMemory":
+def memory_of(f: Any) -> "ShadowMemory":
     """The memory of a function, or of a method of an object."""
     root: Any = f
     key: Any = id(f)
@@ -93,7 +93,7 @@ class ShadowMemory:
         self.signature: Any = None  # (ids of what was met, references to each part) of a call without a leak
         self.failures = 0
 
-    def __del__(self, process_ends=sys.is_finalizing) -> None:
+    def __del__(self, process_ends: Any = sys.is_finalizing) -> None:
         if getattr(self, "waiting", None) and not process_ends():
             at_the_end_of_an_object(self.clear)
 
@@ -101,7 +101,7 @@ class ShadowMemory:
         while self.waiting:
             self.waiting.pop().end()
 
-    def shadow(self, f, args: list, given: Sequence, fresh: Sequence) -> Shadow:
+    def shadow(self, f: Any, args: list, given: Sequence, fresh: Sequence) -> Shadow:
         """The shadow for a call: the one that waits, if it stands for what is there now."""
         if self.is_new or OPEN.depth or OPEN.hiding or WATCHERS or threads.THREADS or threads.WRITERS:
             self.is_new = False
@@ -196,35 +196,35 @@ EMPTIES = itertools.repeat(EMPTY)
 
 
 def in_spaces(places: list) -> list:
-    found = []
+    found: list = []
     for space, names in places:
         found += map(space.get, names, EMPTIES)
     return found
 
 
 def in_dicts(dicts: list) -> list:
-    found = []
+    found: list = []
     for d in dicts:
         found += *KEYS(d), *VALUES(d), EMPTY
     return found
 
 
 def in_lists(lists: list) -> list:
-    found = []
+    found: list = []
     for x in lists:
         found += *MEMBERS(x), EMPTY
     return found
 
 
 def in_filled(places: list) -> list:
-    found = []
+    found: list = []
     for x in places:
         found += *kind_of(x).parts(x), EMPTY, *kind_of(x).settings(x)
     return found
 
 
 def in_objects(objects: list) -> list:
-    found = []
+    found: list = []
     for x in objects:
         found += type(x), dict_of(x)
     return found
@@ -235,7 +235,7 @@ def in_slots(places: list) -> list:
 
 
 def in_classes(places: list) -> list:
-    found = []
+    found: list = []
     for c, space in places:
         found += type(c), *bases_of(c), EMPTY, *space, *space.values()
     return found
@@ -243,7 +243,7 @@ def in_classes(places: list) -> list:
 
 def in_functions(functions: list) -> list:
     """(What a function's namespace holds is among the dicts, unless that was empty.)"""
-    found = []
+    found: list = []
     for parts in map(OF_FUNCTION, functions):
         found += *parts, not parts[-1]
     return found
@@ -270,7 +270,7 @@ class Places:
     __slots__ = ("numbers", "objects", "unread", "slots", "functions", "reads", "held")
 
     def __init__(self, changes: list, side: int):
-        found = {name: [] for name in (*HELD_IN, "numbers")}
+        found: dict = {name: [] for name in (*HELD_IN, "numbers")}
         for change in changes:
             for name, place in change[0].places(change, side):
                 found[name].append(place)
@@ -281,7 +281,7 @@ class Places:
         self.held = self.held_now()
 
     def held_now(self) -> list:
-        found = []
+        found: list = []
         for read, places in self.reads:
             found += read(places)
         return found
@@ -329,7 +329,7 @@ class WaitingShadow:
         ]
         self.slotted = [n for n, (x, _) in enumerate(sources.slots) if x is root]
 
-    def put(self, f) -> None:
+    def put(self, f: Any) -> None:
         """Let f stand where the function stands that was called; its shadow while that waits."""
         shadow, root = self.shadow, f.__self__ if type(f) is types.MethodType else f
         shadow.f = f
@@ -414,7 +414,7 @@ def is_unmodified(shadow: Shadow) -> bool:
     )
 
 
-def is_part(shadow: Shadow, x, new) -> bool:
+def is_part(shadow: Shadow, x: Any, new: Any) -> bool:
     """Was `new` made for the shadow, in the place of x?"""
     kind = type(new)
     if kind is types.FunctionType:
@@ -422,7 +422,7 @@ def is_part(shadow: Shadow, x, new) -> bool:
     return new is not x and (kind in PARTS or (kind in shadow.classes and not issubclass(kind, type)))
 
 
-def is_lasting(x) -> bool:
+def is_lasting(x: Any) -> bool:
     """Does a change of x show in what the kinds of holders list?"""
     kind = type(x)
     if kind in LASTING or is_compiled_by_numba(x):

@@ -20,7 +20,7 @@ from .objects import FIXED, kind_of
 from .routes import array_was_written, strays, written_arrays
 
 
-def write_back(shadow):
+def write_back(shadow: Any) -> Any:
     """Captured arrays as f left them; gives one that cannot hold what was written."""
     lost = None
     for array, v in shadow.arrays:
@@ -38,7 +38,7 @@ def write_back(shadow):
     return lost
 
 
-def restore(shadow, undo: bool = False) -> None:
+def restore(shadow: Any, undo: bool = False) -> None:
     """`undo`: nothing is handed back.  Raises RouteError, and has handed nothing back, where that would break
     another thread's sweep."""
     lost = late = None
@@ -71,7 +71,7 @@ def restore(shadow, undo: bool = False) -> None:
         )
 
 
-def forget(shadow) -> None:
+def forget(shadow: Any) -> None:
     """No cycle of references through the shadow is left."""
     shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = (
         shadow.hold
@@ -105,9 +105,9 @@ class Restorer:
     def __init__(self, shadow, stored, undo):
         self.shadow, self.stored, self.undo = shadow, stored, undo
         # id of a shadow -> what it stands for; made when it is asked, as is the memo
-        self.original = None
+        self.original: Any = None
         self.kept: Any = ()  # shadow classes that have instances outside
-        self.step = None  # what is being done: a function, and what it is called with
+        self.step: Any = None  # what is being done: a function, and what it is called with
 
     def resumed(self) -> "Restorer":
         """After an interrupt the step that it has struck is done again, and all others are looked at anew."""
@@ -116,14 +116,14 @@ class Restorer:
             self.do(*self.step)
         return self
 
-    def do(self, function, *args) -> None:
+    def do(self, function: Any, *args: Any) -> None:
         """A step that, once begun, is to be completed, for what it takes away stands in its arguments
         only."""
         self.step = function, *args
         function(*args)
         self.step = None
 
-    def __call__(self, v):
+    def __call__(self, v: Any) -> Any:
         if type(v) in IMMUTABLE:
             return v
         if self.original is None:
@@ -143,7 +143,7 @@ class Restorer:
         self.memo[id(v)] = v, new
         return new
 
-    def plain(self, v):
+    def plain(self, v: Any) -> Any:
         if type(v) is View:  # an alias, as in a plain call
             base = self(v._base)
             if base is v._base:

@@ -97,7 +97,7 @@ BUFFERS = (
 # --- what an object leads to ---
 
 
-def contents(x, most: int | None = None) -> list:
+def contents(x: Any, most: int | None = None) -> list:
     """What f may reach through an object (of an object array `most` elements).  Modules, types and functions
     of packages left alone end the way."""
     kind = type(x)
@@ -135,7 +135,7 @@ def contents(x, most: int | None = None) -> list:
     return found
 
 
-def behind(proxy) -> list:
+def behind(proxy: Any) -> list:
     """The object of a weak proxy: it answers by the methods of that object."""
     try:
         return [proxy.__reduce_ex__.__self__]
@@ -149,10 +149,10 @@ def named_in(code: types.CodeType) -> frozenset:
     return names_in(code) | (texts_in(code) & sys.modules.keys())
 
 
-def of_function(f) -> list:
+def of_function(f: Any) -> list:
     """(name, object) for what the code of f may read: the names in it, and of a user's module those
     attributes only that the code names; its cells, defaults and attributes."""
-    found = []
+    found: list = []
     for n, c in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         try:
             found.append((f"`{n}`", c.cell_contents))
@@ -203,7 +203,7 @@ def walk(starts: list, parents: dict, most: int | None = None, handles: list | N
                 waiting.append(child)
 
 
-def is_own(x) -> bool:
+def is_own(x: Any) -> bool:
     """Is this an object, or a function, of tapegrad's?"""
     return (
         str(x.__module__ if type(x) is types.FunctionType else type(x).__module__).partition(".")[0]
@@ -211,7 +211,7 @@ def is_own(x) -> bool:
     )
 
 
-def memory_range(x):
+def memory_range(x: Any) -> Any:
     """The addresses (first, past the last) of the memory that x gives access to by itself, if any."""
     kind = type(x)
     if issubclass(kind, ctypes._Pointer):
@@ -227,7 +227,7 @@ def memory_range(x):
     return extent(x) if x.size else None
 
 
-def shares_memory_with(x, y) -> bool:
+def shares_memory_with(x: Any, y: Any) -> bool:
     """Do two arrays, or an array and another holder of memory, share memory?  (In doubt: yes.)"""
     if type(x) is type(y) is np.ndarray and (
         (x.flags.owndata and y.flags.owndata and x is not y) or not np.may_share_memory(x, y)
@@ -244,7 +244,7 @@ def shares_memory_with(x, y) -> bool:
     return True
 
 
-def leads_away(kind) -> bool:
+def leads_away(kind: Any) -> bool:
     """Is an object of this class of ctypes, or something in it, the address of other memory?"""
     if issubclass(kind, (ctypes.Structure, ctypes.Union)):
         return any([leads_away(field[1]) for c in kind.__mro__ for field in c.__dict__.get("_fields_", ())])
@@ -258,7 +258,7 @@ def leads_away(kind) -> bool:
 # --- what is noted on the way ---
 
 
-def watch_memory(shadow, a) -> None:
+def watch_memory(shadow: Any, a: Any) -> None:
     """From here on the memory of `a` may be changed by the engine only."""
     with LOCK:
         if not shadow.sums:
@@ -267,17 +267,17 @@ def watch_memory(shadow, a) -> None:
             shadow.sums[id(a)] = [a, checksum(a)]
 
 
-def is_whole(x) -> bool:
+def is_whole(x: Any) -> bool:
     """Is this an array of integers or truth values that owns its memory?"""
     return type(x) is np.ndarray and x.base is None and x.dtype.kind in "biu"
 
 
-def near_objects(x, parents: dict | None = None, handles: list | None = None) -> list:
+def near_objects(x: Any, parents: dict | None = None, handles: list | None = None) -> list:
     """The first objects that x leads to, x itself among them."""
     return [*itertools.islice(walk([x], {} if parents is None else parents, GLANCE, handles), GLANCE)]
 
 
-def leave_unshadowed(shadow, x) -> None:
+def leave_unshadowed(shadow: Any, x: Any) -> None:
     """x is left alone."""
     kind = type(x)
     if shadow.left and shadow.left[-1] is x:
@@ -298,8 +298,8 @@ def leave_unshadowed(shadow, x) -> None:
         and is_whole(x if x.base is None else x.base)
     ):
         return
-    parents = {}
-    handles = []
+    parents: dict = {}
+    handles: list = []
     near = near_objects(x, parents, handles)
     shadow.near.append((near, parents))
     for found in near:
@@ -312,7 +312,7 @@ def leave_unshadowed(shadow, x) -> None:
         shadow.theirs += [v for _, v in handles]
 
 
-def capture_array(shadow, a) -> None:
+def capture_array(shadow: Any, a: Any) -> None:
     """The array `a` is captured."""
     for w in shadow.wrote:
         if shares_memory_with(w, a):
@@ -322,7 +322,7 @@ def capture_array(shadow, a) -> None:
             watch_memory(shadow, a)
 
 
-def first_write(shadow, x: Variable) -> None:
+def first_write(shadow: Any, x: Variable) -> None:
     """A handle is about to be written for the first time."""
     for given, v in shadow.given:
         if v is x:
@@ -346,14 +346,14 @@ def first_write(shadow, x: Variable) -> None:
 # --- what is found at the end ---
 
 
-def strays(shadow) -> tuple:
+def strays(shadow: Any) -> tuple:
     """Objects behind what was left alone in which f has stored Variables, and these."""
     known = set(map(id, shadow.theirs))
-    found = {}
-    stored = {}
+    found: dict = {}
+    stored: dict = {}
     for near, _ in shadow.near:
-        parents = {}
-        handles = []
+        parents: dict = {}
+        handles: list = []
         alive = list(itertools.islice(walk(near, parents, GLANCE, handles), len(near) + GLANCE))
         for x, v in handles:
             if id(v) not in known:
@@ -365,17 +365,17 @@ def strays(shadow) -> tuple:
     return list(found.values()), stored
 
 
-def array_was_written(shadow, v: Variable) -> bool:
+def array_was_written(shadow: Any, v: Variable) -> bool:
     """(A handle that was turned to a copy, for another thread wrote the array, was not written by f.)"""
     return v._version > (id(v) in shadow.turned) if shadow.turned else v._version > 0
 
 
-def written_arrays(shadow) -> list:
+def written_arrays(shadow: Any) -> list:
     turned = shadow.turned
     return [a for a, v in shadow.arrays if v._version and (not turned or array_was_written(shadow, v))]
 
 
-def finding(shadow) -> RouteError | None:
+def finding(shadow: Any) -> RouteError | None:
     """Was an array written, or a holder given other contents, that f can reach by another way, or was an
     array changed by one?"""
     arrays = written_arrays(shadow) if shadow.left or shadow.reached else []
@@ -396,7 +396,7 @@ def finding(shadow) -> RouteError | None:
                     return two_ways(shadow, x, chain(x, parents))
     if arrays or changed:
         parents = {}
-        closed = []  # ways to objects of C, which cannot be searched
+        closed: list = []  # ways to objects of C, which cannot be searched
         for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
             if changed and way is None and leads(x, changed):
                 return two_ways(shadow, x, chain(x, parents))
@@ -423,7 +423,7 @@ def finding(shadow) -> RouteError | None:
     )
 
 
-def changed_meanwhile(shadow):
+def changed_meanwhile(shadow: Any) -> Any:
     """Return an array whose checksum has changed, or None. (A transform of another thread that writes the
     array renews the checksum.)"""
     with LOCK:
@@ -433,7 +433,7 @@ def changed_meanwhile(shadow):
     return None
 
 
-def altered(shadow) -> dict:
+def altered(shadow: Any) -> dict:
     """(id -> None) holders whose contents are not what they were.  Of the namespace of a module, id -> the
     names.  By a way that was left alone f may have read there what they held before."""
     found = [change for change in holders(shadow) if change[0].altered(shadow, change)]
@@ -442,7 +442,7 @@ def altered(shadow) -> dict:
     }
 
 
-def leads(x, holders: dict) -> bool:
+def leads(x: Any, holders: dict) -> bool:
     """Is x one of these holders (as `altered` gives them), or a module or a function that reads one?"""
     kind = type(x)
     if kind is types.FunctionType:
@@ -456,7 +456,7 @@ def leads(x, holders: dict) -> bool:
     return id(x) in holders and holders[id(x)] is None
 
 
-def reads_rebound_name(f, holders: dict) -> bool:
+def reads_rebound_name(f: Any, holders: dict) -> bool:
     """Does the code of f name one of the names that were bound anew in its module, or in a module that it
     names?"""
     space = f.__globals__
@@ -471,13 +471,13 @@ def reads_rebound_name(f, holders: dict) -> bool:
 KEPT = "Nothing was written back."
 
 
-def way_of(shadow, way: list) -> str:
+def way_of(shadow: Any, way: list) -> str:
     """In words how the function reaches the end of a way that begins at an object left alone."""
     start = chain_between([shadow.f], way[0])
     return spelled(start + way[1:] if start else [None, *way])
 
 
-def reachable(shadow, a, way: list) -> RouteError:
+def reachable(shadow: Any, a: Any, way: list) -> RouteError:
     return RouteError(
         f"{describe_place(shadow, a)} was written, and the function can reach the same memory as "
         f"{way_of(shadow, way)}, a way that is not followed: what it reads there is old. {KEPT} Reach the "
@@ -486,7 +486,7 @@ def reachable(shadow, a, way: list) -> RouteError:
     )
 
 
-def kept_unseen(shadow, a, way: list) -> RouteError:
+def kept_unseen(shadow: Any, a: Any, way: list) -> RouteError:
     return RouteError(
         f"{describe_place(shadow, a)} was written, and something that does not show itself keeps it too. The "
         f"function can reach an object of compiled code, {way_of(shadow, way)}, which may read old numbers "
@@ -495,7 +495,7 @@ def kept_unseen(shadow, a, way: list) -> RouteError:
     )
 
 
-def two_ways(shadow, x, way: list) -> RouteError:
+def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
     own = chain_between([shadow.f], x)
     what = f"the {type(x).__name__} {spelled(own) if own else ''}".rstrip()
     return RouteError(
@@ -506,7 +506,7 @@ def two_ways(shadow, x, way: list) -> RouteError:
     )
 
 
-def alias_error(shadow, a) -> AliasError:
+def alias_error(shadow: Any, a: Any) -> AliasError:
     return AliasError(
         f"{describe_place(shadow, a)} is captured by the function and shares memory with an argument, and "
         "one of the two is written: for NumPy they are one array, for a derivative two. Pass x.copy(), or "
@@ -514,7 +514,7 @@ def alias_error(shadow, a) -> AliasError:
     )
 
 
-def chain(x, parents: dict) -> list:
+def chain(x: Any, parents: dict) -> list:
     """From the start of a walk to x."""
     way = [x]
     while (parent := parents.get(id(way[-1]))) is not None:
@@ -522,34 +522,34 @@ def chain(x, parents: dict) -> list:
     return way[::-1]
 
 
-def chain_between(starts: list, goal) -> list:
+def chain_between(starts: list, goal: Any) -> list:
     """The shortest way, or nothing."""
-    parents = {}
+    parents: dict = {}
     for x in walk(starts, parents):
         if x is goal:
             return chain(x, parents)
     return []
 
 
-def way_to(f, goal) -> str:
+def way_to(f: Any, goal: Any) -> str:
     """In words how f reaches an object; nothing if it cannot be told."""
     return spelled(chain_between([f], goal))
 
 
-def way_to_tracked(f) -> str:
+def way_to_tracked(f: Any) -> str:
     """How f reaches a tracked value."""
-    parents = {}
-    handles = []
+    parents: dict = {}
+    handles: list = []
     deque(walk([f], parents, None, handles), 0)
     return next((spelled([*chain(x, parents), v]) for x, v in handles if is_tracked(v)), "a value")
 
 
-def function_name(shadow) -> str:
+def function_name(shadow: Any) -> str:
     f = shadow.f.func if isinstance(shadow.f, functools.partial) else shadow.f
     return getattr(f, "__name__", type(f).__name__)
 
 
-def describe_place(shadow, a) -> str:
+def describe_place(shadow: Any, a: Any) -> str:
     """The captured array in words: how f reaches it, shape and dtype."""
     way = way_to(shadow.f, a)
     return (
@@ -559,7 +559,7 @@ def describe_place(shadow, a) -> str:
 
 def spelled(way: list) -> str:
     """'item 0 of the deque `history` of `model`', for the objects from f to what is named."""
-    words = []
+    words: list = []
     owner = None
     for n, (x, child) in enumerate(itertools.pairwise(way)):
         last, kind = n == len(way) - 2, type(child)
@@ -577,14 +577,14 @@ def spelled(way: list) -> str:
     return " of ".join(words[::-1])
 
 
-def own_dict(x):
+def own_dict(x: Any) -> Any:
     try:
         return object.__getattribute__(x, "__dict__")
     except (AttributeError, TypeError):
         return None
 
 
-def label_of(x, child) -> str | None:
+def label_of(x: Any, child: Any) -> str | None:
     """How a child is called within x, where that can be told."""
     kind = type(x)
     if kind is types.FunctionType:

@@ -4,6 +4,7 @@ is compared with what it held when it was met."""
 
 import collections
 import types
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +28,11 @@ CODE = (
 class ObjectSnapshot:
     """What an object of any kind holds, for comparison."""
 
-    def __init__(self, x):
+    def __init__(self, x: Any):
         self.form = load("tapegrad._capture.dependencies").held_by(x)
 
 
-def content_of(x):
+def content_of(x: Any) -> Any:
     """A copy of what x holds; None for one that is not looked into."""
     if isinstance(x, np.ndarray):
         return None if x.dtype.kind in "fcO" or mark_immutable(x) else objects.content_of(x)
@@ -47,7 +48,7 @@ def content_of(x):
     )
 
 
-def is_same(x, before) -> bool:
+def is_same(x: Any, before: Any) -> bool:
     """Does x hold this?"""
     return (
         ObjectSnapshot(x).form == before.form

@@ -35,19 +35,19 @@ class TrackedDtype(ExtensionDtype):
     numpy_dtype = plain_np.dtype(float)  # which pandas compares with others
 
     @classmethod
-    def construct_array_type(cls):
+    def construct_array_type(cls) -> Any:
         return TrackedColumn
 
-    def _get_common_dtype(self, dtypes: list):
+    def _get_common_dtype(self, dtypes: list) -> Any:
         numbers = [isinstance(d, TrackedDtype) or getattr(d, "kind", "O") in "biuf" for d in dtypes]
         return self if all(numbers) else None
 
 
-def unwrapped(x):
+def unwrapped(x: Any) -> Any:
     return x._x if isinstance(x, TrackedColumn) else x
 
 
-def wrapped(y):
+def wrapped(y: Any) -> Any:
     layout = layout_of(y)
     return TrackedColumn(y) if is_array(layout) and layout.ndim == 1 and layout.dtype.kind == "f" else y
 
@@ -55,22 +55,22 @@ def wrapped(y):
 class TrackedColumn(ExtensionArray):
     """A column of a table."""
 
-    def __init__(self, x):
+    def __init__(self, x: Any):
         self._held = x
 
     @property
-    def _x(self):
+    def _x(self) -> Any:
         """Plain after the transform: a table from outside may have been given the column."""
         if not OPEN.depth:
             self._held = values_of(primal_of(self._held))
         return self._held
 
     @classmethod
-    def _from_sequence(cls, scalars, *, dtype=None, copy: bool = False):
+    def _from_sequence(cls, scalars: Any, *, dtype: Any = None, copy: bool = False) -> Any:
         return cls(np.array(nested_to_array(list(scalars)), float))
 
     @classmethod
-    def _concat_same_type(cls, parts):
+    def _concat_same_type(cls, parts: Any) -> Any:
         return cls(np.concatenate([p._x for p in parts]))
 
     dtype = property(lambda self: TrackedDtype())
@@ -78,30 +78,30 @@ class TrackedColumn(ExtensionArray):
     def __len__(self) -> int:
         return len(self._x)
 
-    def __getitem__(self, at):
+    def __getitem__(self, at: Any) -> Any:
         return wrapped(self._x[check_array_indexer(self, at)])
 
-    def __setitem__(self, at, value) -> None:
+    def __setitem__(self, at: Any, value: Any) -> None:
         if OPEN.depth and type(self._held) not in HANDLES:  # of an earlier transform
             self._held = np.array(self._held)
         self._x[check_array_indexer(self, at)] = unwrapped(value)
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         return iter(self._x)
 
-    def isna(self):
+    def isna(self) -> Any:
         return values_of(np.isnan(primal_of(self._x)))  # (samples of vmap may agree in this)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         """A method or attribute of arrays, of `series.values`."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._x, name)
 
-    def copy(self):
+    def copy(self) -> Any:
         return TrackedColumn(np.array(self._x))
 
-    def take(self, indices, *, allow_fill: bool = False, fill_value=None):
+    def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
         at = plain_np.asarray(indices, int)
         if not allow_fill:
             return TrackedColumn(self._x[at])
@@ -110,14 +110,14 @@ class TrackedColumn(ExtensionArray):
         found = self._x[plain_np.where(missing, 0, at)] if len(self) else np.full(len(at), fill)
         return TrackedColumn(np.where(missing, fill, found))
 
-    def astype(self, dtype, copy: bool = True):
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
         if dtype in (object, "object"):
             return self.to_numpy(object)
         if isinstance(dtype, TrackedDtype) or dtype in (float, "float", "float64"):
             return self.copy() if copy else self
         return plain_np.asarray(self._x, dtype)  # which drops the derivative, or raises
 
-    def to_numpy(self, dtype=None, copy: bool = False, na_value=None):
+    def to_numpy(self, dtype: Any = None, copy: bool = False, na_value: Any = None) -> Any:
         of_table = sys._getframe(1).f_code.co_name == "as_array"  # pandas makes NumPy's array of it
         if not of_table and (dtype is None or dtype not in (object, "object")):
             return np.array(self._x) if copy else self._x
@@ -126,15 +126,15 @@ class TrackedColumn(ExtensionArray):
             found[n] = x
         return found
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return self.to_numpy(object) if dtype in (None, object) else plain_np.asarray(self._x, dtype)
 
-    def __array_ufunc__(self, ufunc, method: str, *inputs, **settings):
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
         if any(isinstance(x, (pandas.Series, pandas.DataFrame, pandas.Index)) for x in inputs):
             return NotImplemented
         return wrapped(getattr(ufunc, method)(*map(unwrapped, inputs), **settings))
 
-    def _reduce(self, name: str, *, skipna: bool = True, keepdims: bool = False, **settings):
+    def _reduce(self, name: str, *, skipna: bool = True, keepdims: bool = False, **settings: Any) -> Any:
         if name in ("skew", "kurt") and not keepdims:
             n, least = plain_np.array([len(self)]), 3 + (name == "kurt")
             found = WINDOW_RULES[f"roll_{name}"](self._x, n * 0, n, least)[0]
@@ -153,10 +153,10 @@ class TrackedColumn(ExtensionArray):
         y = y / np.sqrt(np.sum(~np.isnan(x)) if skipna else len(x)) if name == "sem" else y
         return TrackedColumn(y[None]) if keepdims else y
 
-    def _quantile(self, qs, interpolation: str):
+    def _quantile(self, qs: Any, interpolation: str) -> Any:
         return TrackedColumn(np.quantile(self._x[~self.isna()], qs, method=interpolation))
 
-    def interpolate(self, *, method: str, index, limit_direction: str, **settings):
+    def interpolate(self, *, method: str, index: Any, limit_direction: str, **settings: Any) -> Any:
         limits = settings.get("limit") is not None or settings.get("limit_area") is not None
         if limits or method not in ("linear", "index", "values", "time"):
             raise TypeError(f"interpolate({method=}) of tracked values: write it with numpy.interp")
@@ -167,10 +167,10 @@ class TrackedColumn(ExtensionArray):
         left, right = beyond[limit_direction]
         return TrackedColumn(np.interp(at, at[known], self._x[known], left, right))
 
-    def _values_for_argsort(self):
+    def _values_for_argsort(self) -> Any:
         return values_of(primal_of(self._x))
 
-    def _accumulate(self, name: str, *, skipna: bool = True, **settings):
+    def _accumulate(self, name: str, *, skipna: bool = True, **settings: Any) -> Any:
         if name not in ("cumsum", "cumprod"):
             raise TypeError(f"{name} of tracked values: write it with numpy, of column.to_numpy()")
         missing = self.isna() & skipna  # they stay so, and count nothing
@@ -178,8 +178,8 @@ class TrackedColumn(ExtensionArray):
         return TrackedColumn(np.where(missing, plain_np.nan, found))
 
 
-def binary(f):
-    def method(self, other):
+def binary(f: Any) -> Any:
+    def method(self: Any, other: Any) -> Any:
         if isinstance(other, (pandas.Series, pandas.DataFrame, pandas.Index)):
             return NotImplemented
         return wrapped(f(self._x, unwrapped(other)))
@@ -196,7 +196,7 @@ for _name in ("neg", "pos", "abs"):
     setattr(TrackedColumn, f"__{_name}__", lambda self, f=_f: TrackedColumn(f(self._x)))
 
 
-def column(x, shares: bool = False):
+def column(x: Any, shares: bool = False) -> Any:
     """A column of a table, from an array that may be tracked. `shares`: it is not to be copied."""
     if type(x) not in HANDLES or layout_of(x).ndim != 1:
         return x
@@ -217,7 +217,7 @@ def numbers_with_tracked(parts: list) -> bool:
     )
 
 
-def column_of(data, index):
+def column_of(data: Any, index: Any) -> Any:
     """What pandas is given for a column: of numbers, of which some are tracked, it is a tracked column."""
     if type(data) in HANDLES and not layout_of(data).ndim and is_tracked(data) and index is not None:
         data = np.full(len(index), data)
@@ -227,7 +227,7 @@ def column_of(data, index):
     return column(data)
 
 
-def sanitized(data, index, dtype=None, *args, **settings):
+def sanitized(data: Any, index: Any, dtype: Any = None, *args: Any, **settings: Any) -> Any:
     """Pandas' own `sanitize_array`, which makes each column, within a transform too."""
     if OPEN.depth and dtype is None:
         data = column_of(data, index)
@@ -241,28 +241,30 @@ for _module in (pandas.core.frame, pandas.core.series, pandas.core.internals.con
 # --- tracked values that are put into columns of floats, which become tracked ones ---
 
 
-def has_tracked(x) -> bool:
+def has_tracked(x: Any) -> bool:
     if isinstance(x, TrackedColumn):
         return True
     listed = isinstance(x, (list, tuple)) or (type(x) is plain_np.ndarray and x.dtype == object)
     return listed and numbers_with_tracked(list(x)) or (type(x) in HANDLES and is_tracked(x))
 
 
-def can_hold(dtype, x, theirs=pandas.core.dtypes.cast.np_can_hold_element):
+def can_hold(dtype: Any, x: Any, theirs: Any = pandas.core.dtypes.cast.np_can_hold_element) -> Any:
     """Pandas' own `np_can_hold_element`: a column that cannot hold a value gets another type."""
     if OPEN.depth and dtype.kind == "f" and has_tracked(x):
         raise LossySetitemError
     return theirs(dtype, x)
 
 
-def coerced_block(self, other, *args, theirs=Block.coerce_to_target_dtype, **settings):
+def coerced_block(
+    self: Any, other: Any, *args: Any, theirs: Any = Block.coerce_to_target_dtype, **settings: Any
+) -> Any:
     """Pandas' own method that gives a column the type that a value needs."""
     if self.dtype.kind != "f" or not has_tracked(other):
         return theirs(self, other, *args, **settings)
     return new_block(TrackedColumn(np.array(self.values.ravel(), float)), self._mgr_locs, ndim=self.ndim)
 
 
-def filled_block(self, value, *args, theirs=Block.fillna, **settings):
+def filled_block(self: Any, value: Any, *args: Any, theirs: Any = Block.fillna, **settings: Any) -> Any:
     """Pandas' own `fillna` of columns of one type."""
     if self.dtype.kind != "f" or not has_tracked(value):
         return theirs(self, value, *args, **settings)
@@ -273,13 +275,18 @@ def filled_block(self, value, *args, theirs=Block.fillna, **settings):
 
 
 def column_set(
-    self, loc: int, idx, value, inplace_only: bool = False, theirs=BlockManager.column_setitem
+    self: Any,
+    loc: int,
+    idx: Any,
+    value: Any,
+    inplace_only: bool = False,
+    theirs: Any = BlockManager.column_setitem,
 ) -> None:
     """Pandas' own way to put a value into a column; `inplace_only`: the column keeps its type."""
     theirs(self, loc, idx, value, inplace_only and not has_tracked(value))
 
 
-def missing(x, *args, theirs=pandas.core.dtypes.missing._isna):
+def missing(x: Any, *args: Any, theirs: Any = pandas.core.dtypes.missing._isna) -> Any:
     """Pandas' own `isna`."""
     return values_of(np.isnan(primal_of(x))) if type(x) in HANDLES else theirs(x, *args)
 
@@ -297,7 +304,7 @@ pandas.core.dtypes.missing._isna = missing
 # --- tables from outside, as operands of tracked values ---
 
 
-def with_tracked_columns(x):
+def with_tracked_columns(x: Any) -> Any:
     """A series, or the numbers of a table, in columns that tracked values can be computed with."""
     if isinstance(x, pandas.Series):
         values = x.array
@@ -308,7 +315,7 @@ def with_tracked_columns(x):
     return found
 
 
-def labelled(x, like):
+def labelled(x: Any, like: Any) -> Any:
     """A number or array that meets a table as pandas takes it: for each row of a series, for each column of a
     table, or for all elements."""
     ndim = layout_of(x).ndim
@@ -320,10 +327,10 @@ def labelled(x, like):
     return pandas.Series(TrackedColumn(row), like.columns)
 
 
-def with_tracked_operand(theirs):
+def with_tracked_operand(theirs: Any) -> Any:
     """Pandas' own method of all operators, or comparisons, whose other operand may be tracked."""
 
-    def method(self, other, op):
+    def method(self: Any, other: Any, op: Any) -> Any:
         if type(other) in HANDLES and layout_of(other).dtype.kind == "f":
             self, other = with_tracked_columns(self), labelled(other, self)
         return theirs(self, other, op)
@@ -331,11 +338,11 @@ def with_tracked_operand(theirs):
     return method
 
 
-def with_tracked_factor(theirs):
+def with_tracked_factor(theirs: Any) -> Any:
     """Pandas' own `dot`, whose factor may be tracked."""
 
     @functools.wraps(theirs)
-    def dot(self, other):
+    def dot(self: Any, other: Any) -> Any:
         if type(other) not in HANDLES:
             return theirs(self, other)
         found = np.dot(self.to_numpy(), other)
@@ -347,10 +354,10 @@ def with_tracked_factor(theirs):
     return dot
 
 
-def of_number(theirs):
+def of_number(theirs: Any) -> Any:
     """Pandas' own method of `table.mul` and the like, whose other operand may be a tracked number."""
 
-    def method(self, other, op, *, fill_value=None, **settings):
+    def method(self: Any, other: Any, op: Any, *, fill_value: Any = None, **settings: Any) -> Any:
         if type(other) in HANDLES and not layout_of(other).ndim and fill_value is None:
             return self._arith_method(other, op)
         return theirs(self, other, op, fill_value=fill_value, **settings)
@@ -358,12 +365,12 @@ def of_number(theirs):
     return method
 
 
-def whole_table(theirs):
+def whole_table(theirs: Any) -> Any:
     """Pandas' own way to a table's numbers as one array, which is tracked where a column is. Pandas itself
     gets objects."""
 
     @functools.wraps(theirs)
-    def numbers(self, *args, **settings):
+    def numbers(self: Any, *args: Any, **settings: Any) -> Any:
         found = theirs(self, *args, **settings)
         asked = args or not settings.keys() <= {"copy"}
         if found.dtype != object or asked or found.size == 0 or not OPEN.depth:
@@ -388,16 +395,16 @@ for _class in (pandas.Series, pandas.DataFrame):
 # a result if at least `minp` of its values are no nan.
 
 
-def window_rows(x, at, inside) -> tuple[Any, Any]:
+def window_rows(x: Any, at: Any, inside: Any) -> tuple[Any, Any]:
     """The windows as rows of one length, and which of their elements count."""
     rows = x[plain_np.where(inside, at, 0)]
     return rows, inside & ~plain_np.isnan(values_of(primal_of(rows)))
 
 
-def window_sums(statistic, fewest: int = 1):
+def window_sums(statistic: Any, fewest: int = 1) -> Any:
     """The statistic of each window. `fewest`: how many values it needs at least."""
 
-    def run(x, start, end, minp: int, *args, **settings):
+    def run(x: Any, start: Any, end: Any, minp: int, *args: Any, **settings: Any) -> Any:
         at = start[:, None] + plain_np.arange(max(1, int(plain_np.max(end - start, initial=0))))
         rows, counts = window_rows(x, at, at < end[:, None])
         n = counts.sum(1)
@@ -410,7 +417,7 @@ def window_sums(statistic, fewest: int = 1):
     return run
 
 
-def window_power_sum(rows, counts, n, power: int = 1):
+def window_power_sum(rows: Any, counts: Any, n: Any, power: int = 1) -> Any:
     """The sum of powers; of deviations from the mean beyond the first."""
     if power == 1:
         return np.sum(np.where(counts, rows, 0.0), axis=1)
@@ -418,26 +425,28 @@ def window_power_sum(rows, counts, n, power: int = 1):
     return np.sum(np.where(counts, deviations, 0.0) ** power, axis=1)
 
 
-def window_variance(rows, counts, n, ddof: int = 1):
+def window_variance(rows: Any, counts: Any, n: Any, ddof: int = 1) -> Any:
     free = plain_np.maximum(n - ddof, 0)
     return np.where(free > 0, window_power_sum(rows, counts, n, 2) / plain_np.maximum(free, 1), plain_np.nan)
 
 
-def window_skewness(rows, counts, n):
+def window_skewness(rows: Any, counts: Any, n: Any) -> Any:
     second, third = [window_power_sum(rows, counts, n, k) / n for k in (2, 3)]
     return plain_np.sqrt(n * (n - 1.0)) / (n - 2.0) * third / second**1.5
 
 
-def window_kurtosis(rows, counts, n):
+def window_kurtosis(rows: Any, counts: Any, n: Any) -> Any:
     second, fourth = [window_power_sum(rows, counts, n, k) / n for k in (2, 4)]
     return ((n * n - 1.0) * fourth / second**2 - 3.0 * (n - 1.0) ** 2) / ((n - 2.0) * (n - 3.0))
 
 
-def window_quantiles(rows, counts, n, quantile: float = 0.5, interpolation: str = "linear"):
+def window_quantiles(
+    rows: Any, counts: Any, n: Any, quantile: float = 0.5, interpolation: str = "linear"
+) -> Any:
     return np.nanquantile(np.where(counts, rows, plain_np.nan), quantile, axis=1, method=interpolation)
 
 
-def window_covariance(x, y, start, end, minp: int, ddof: int = 1):
+def window_covariance(x: Any, y: Any, start: Any, end: Any, minp: int, ddof: int = 1) -> Any:
     x, y = x + 0.0 * y, y + 0.0 * x  # a value without its partner does not count
     n = WINDOW_RULES["roll_sum"](1.0 + 0.0 * values_of(primal_of(x)), start, end, 0)
     x, y = x - np.nanmean(x), y - np.nanmean(y)
@@ -445,14 +454,16 @@ def window_covariance(x, y, start, end, minp: int, ddof: int = 1):
     return (product - a * b) * plain_np.where(n > ddof, n / plain_np.maximum(n - ddof, 1), plain_np.nan)
 
 
-def window_correlation(x, y, *bounds):
+def window_correlation(x: Any, y: Any, *bounds: Any) -> Any:
     x, y = x + 0.0 * y, y + 0.0 * x
     return window_covariance(x, y, *bounds) / np.sqrt(
         window_covariance(x, x, *bounds) * window_covariance(y, y, *bounds)
     )
 
 
-def window_values_of(x, start, end, minp: int, function, raw: bool, args, kwargs):
+def window_values_of(
+    x: Any, start: Any, end: Any, minp: int, function: Any, raw: bool, args: Any, kwargs: Any
+) -> Any:
     """A function of the user's of each window."""
     seen = plain_np.concatenate([[0], plain_np.cumsum(~plain_np.isnan(values_of(primal_of(np.asarray(x)))))])
     parts = x if raw else x.iloc
@@ -464,11 +475,11 @@ def window_values_of(x, start, end, minp: int, function, raw: bool, args, kwargs
 
 
 def decaying_means(
-    x, start, end, minp: int, com: float, adjust: bool, ignore_na: bool, deltas,
-    normalize: bool = True
-):  # fmt: skip
+    x: Any, start: Any, end: Any, minp: int, com: float, adjust: bool, ignore_na: bool, deltas: Any,
+    normalize: bool = True,
+) -> Any:  # fmt: skip
     """Means, or sums, whose weights fall by com / (1 + com) a step."""
-    found = []
+    found: list = []
     for s, e in zip(start, end, strict=True):
         held, weight, n = plain_np.nan, 1.0, 0
         for i in range(s, e):
@@ -488,7 +499,9 @@ def decaying_means(
     return np.array(found)
 
 
-def decaying_covariances(x, start, end, minp: int, y, com: float, adjust: bool, ignore_na: bool, bias: bool):
+def decaying_covariances(
+    x: Any, start: Any, end: Any, minp: int, y: Any, com: float, adjust: bool, ignore_na: bool, bias: bool
+) -> Any:
     fall, found = com / (1.0 + com), []
     new = 1.0 if adjust else 1.0 / (1.0 + com)
     for s, e in zip(start, end, strict=True):
@@ -513,10 +526,10 @@ def decaying_covariances(x, start, end, minp: int, y, com: float, adjust: bool, 
     return np.array(found)
 
 
-def weighted_windows(divide: bool):
+def weighted_windows(divide: bool) -> Any:
     """The sum or the mean of windows with weights."""
 
-    def run(x, weights, minp: int):
+    def run(x: Any, weights: Any, minp: int) -> Any:
         at = plain_np.arange(len(x))[:, None] + plain_np.arange(1 - len(weights), 1)
         rows, counts = window_rows(x, at, at >= 0)
         found = np.sum(np.where(counts, rows, 0.0) * weights, axis=1)
@@ -550,14 +563,14 @@ class WindowAggregations:
     """pandas' module of compiled sums over windows, with rules for tracked values. `column`: the class
     of columns of these."""
 
-    def __init__(self, theirs, column: type):
+    def __init__(self, theirs: Any, column: type):
         self._theirs, self._column = theirs, column
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         theirs = getattr(self._theirs, name)
         ours: Any = WINDOW_RULES.get(name)
 
-        def call(x, *args, **settings):
+        def call(x: Any, *args: Any, **settings: Any) -> Any:
             held = x.array if isinstance(x, pandas.Series) else x
             if isinstance(held, self._column) or holds_variable((held, *args[:1]), is_tracked):
                 return self._column(ours(x, *args, **settings))
@@ -566,7 +579,7 @@ class WindowAggregations:
         return theirs if ours is None else call
 
 
-def float_values(x, convert=rolling.ensure_float64):
+def float_values(x: Any, convert: Any = rolling.ensure_float64) -> Any:
     """Pandas' own `ensure_float64`, which gives windows their values, of columns that may be tracked."""
     return x.to_numpy() if isinstance(getattr(x, "array", None), TrackedColumn) else convert(x)
 
@@ -583,7 +596,7 @@ class TableClass:
     def __init__(self, theirs: type):
         self._theirs = theirs
 
-    def __call__(self, data=None, *args, **settings):
+    def __call__(self, data: Any = None, *args: Any, **settings: Any) -> Any:
         if not holds_variable((data,)):
             return self._theirs(data, *args, **settings)
         if type(data) in HANDLES and self._theirs is pandas.DataFrame:
@@ -592,7 +605,9 @@ class TableClass:
             data = {k: column(v) for k, v in data.items()}
         return self._theirs(column(data, settings.get("copy") is False), *args, **settings)
 
-    def of_array(self, x, index=None, columns=None, dtype=None, copy=None):
+    def of_array(
+        self, x: Any, index: Any = None, columns: Any = None, dtype: Any = None, copy: Any = None
+    ) -> Any:
         x = x[:, None] if layout_of(x).ndim == 1 else x
         parts = {n: column(x[:, n], copy is False) for n in range(layout_of(x).shape[1])}
         found = self._theirs(parts, index, copy=bool(copy))
@@ -600,36 +615,36 @@ class TableClass:
             found.columns = columns
         return found
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._theirs, name)
 
-    def __instancecheck__(self, x) -> bool:
+    def __instancecheck__(self, x: Any) -> bool:
         return isinstance(x, self._theirs)
 
-    def __subclasscheck__(self, c) -> bool:
+    def __subclasscheck__(self, c: Any) -> bool:
         return issubclass(c, self._theirs)
 
     def __mro_entries__(self, bases: tuple) -> tuple:
         return (self._theirs,)
 
-    def __or__(self, other):
+    def __or__(self, other: Any) -> Any:
         return self._theirs | other
 
-    def __ror__(self, other):
+    def __ror__(self, other: Any) -> Any:
         return other | self._theirs
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: Any) -> bool:
         return other is self or other is self._theirs
 
     def __hash__(self) -> int:
         return hash(self._theirs)
 
 
-def table_reduction(theirs):
+def table_reduction(theirs: Any) -> Any:
     """A reduction of pandas' private `nanops`: NumPy's function for tracked values."""
     name = theirs.__name__
 
-    def run(x, *, axis=None, skipna: bool = True, **settings):
+    def run(x: Any, *, axis: Any = None, skipna: bool = True, **settings: Any) -> Any:
         if not holds_variable((x,), is_tracked):
             return theirs(x, axis=axis, skipna=skipna, **settings)
         if name in ("nanvar", "nanstd"):

@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -78,14 +79,14 @@ def mine() -> ThreadState:
         return OPEN.mine
 
 
-def enter(shadow) -> None:
+def enter(shadow: Any) -> None:
     """The shadow captures its first array."""
     shadow.mine = own = mine()
     own.shadows.add(shadow)
     THREADS.add(own)
 
 
-def set_shared_aside(shadow) -> None:
+def set_shared_aside(shadow: Any) -> None:
     """A shadow that has waited was taken up while other threads have captured arrays, or one of them is
     writing: of what they share it takes a copy at once. (Who begins to write from now on meets it.)"""
     with LOCK:
@@ -94,7 +95,7 @@ def set_shared_aside(shadow) -> None:
                 set_aside(shadow, a, v)
 
 
-def leave_thread(shadow) -> None:
+def leave_thread(shadow: Any) -> None:
     own = shadow.mine
     WRITERS[:] = [s for s in WRITERS if s is not shadow]
     own.shadows.discard(shadow)
@@ -106,7 +107,7 @@ def leave_thread(shadow) -> None:
 class MemoryCopy:
     """The memory of a captured array as it was, and views of that."""
 
-    def __init__(self, a):
+    def __init__(self, a: Any):
         self.array = a
         self.low, self.high = memory_range(a)
         size = self.high - self.low
@@ -117,7 +118,7 @@ class MemoryCopy:
             start = xp.cuda.MemoryPointer(a.data.mem, self.low - a.data.mem.ptr)
             self.memory = xp.ndarray((size,), np.uint8, start).copy()
 
-    def of(self, x):
+    def of(self, x: Any) -> Any:
         """x, or what lies at its place here, if x lies within the array."""
         if not is_array(x) or not x.size:
             return x
@@ -166,7 +167,7 @@ def replace_in(records: list, change: Callable) -> None:
             records[k] = r[:4] + held
 
 
-def snapshot_captured(shadow, a, v) -> None:
+def snapshot_captured(shadow: Any, a: Any, v: Any) -> None:
     """The shadow has captured an array while other threads have captured some, or one of them is writing: of
     what they share it takes a copy at once."""
     with LOCK:
@@ -184,7 +185,7 @@ class ReplayedMemory:
         self.arrays, self.mine = arrays, mine()
 
 
-def replay_reading(arrays: list, replay: Callable, *args):
+def replay_reading(arrays: list, replay: Callable, *args: Any) -> Any:
     """`replay(*args)`, which reads captured arrays, while no other thread writes them back."""
     if not arrays:
         return replay(*args)
@@ -205,12 +206,12 @@ def replay_writing(written: list) -> None:
     exclusively(ReplayedMemory(arrays), arrays, write_arrays, written)
 
 
-def write_arrays(_, written: list) -> None:
+def write_arrays(_: Any, written: list) -> None:
     for array, v in written:
         without_class(array)[...] = v
 
 
-def exclusively(writer, arrays: list, write: Callable, *args):
+def exclusively(writer: Any, arrays: list, write: Callable, *args: Any) -> Any:
     """`write(writer, *args)`, which writes captured arrays, while no other thread sweeps over them."""
     if not arrays:
         return None
@@ -234,7 +235,7 @@ def exclusively(writer, arrays: list, write: Callable, *args):
                 WRITERS.remove(writer)
 
 
-def other_captures(shadow, arrays: list) -> list:
+def other_captures(shadow: Any, arrays: list) -> list:
     """(shadow, array, handle) of other threads that captured the same memory."""
     return [
         (s, a, v)
@@ -251,13 +252,13 @@ def replays() -> list:
     return [found for known in tuple(REPLAYS) if (found := known()) is not None]
 
 
-def other_replays(writer, arrays: list) -> list:
+def other_replays(writer: Any, arrays: list) -> list:
     """The `ThreadState` of other threads in whose replays these arrays are read."""
     others = [r for r in replays() if r.mine is not writer.mine]
     return [r.mine for r in others if any([shares_memory_with(a, b) for a in r.arrays for b in arrays])]
 
 
-def wait_for_sweeps(writer, arrays: list) -> None:
+def wait_for_sweeps(writer: Any, arrays: list) -> None:
     """Until no other thread sweeps over the arrays, or replays a program that reads them."""
     own = writer.mine
     own_replays = [r for r in replays() if r.mine is own]
@@ -278,7 +279,7 @@ def wait_for_sweeps(writer, arrays: list) -> None:
             own.waits = False
 
 
-def set_aside(s, a, v) -> bool:
+def set_aside(s: Any, a: Any, v: Any) -> bool:
     """The shadow s of another thread keeps the array as it is now; is that new?  (Between the question
     whether f has written its handle and the turning of it no other thread runs: no call lies between.)"""
     if not a.size or any([stash.array is a for stash in s.stashes]):

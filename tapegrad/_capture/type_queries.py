@@ -6,6 +6,7 @@ value stands for.
 import sys
 import types
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -34,24 +35,24 @@ MEANT: dict = {
 }  # what the names of these mean there
 
 
-def meant(x):
+def meant(x: Any) -> Any:
     """The ufunc, or other function of a library, that a function stands for; another x itself."""
     return library_object(x) if type(x) in FACES else x
 
 
-def queried_class(x) -> type:
+def queried_class(x: Any) -> type:
     x = meant(x)
     return class_meant(x.__class__ if type(x) in HANDLES or is_subarray(x) else type(x))
 
 
-def class_meant(kind) -> type:
+def class_meant(kind: Any) -> type:
     return MEANT.get(kind) or METAS.get(kind) or space_of(kind).get(READ, kind)
 
 
 late.class_meant = class_meant
 
 
-def hasattr_(x, name: str, /) -> bool:
+def hasattr_(x: Any, name: str, /) -> bool:
     """Names such as `__array_interface__`, by which libraries take memory, are not attributes of a Variable,
     nor is `__array_ufunc__` one of a number; and `__iter__ = None` stops Python from iterating over a number
     by `__getitem__`."""

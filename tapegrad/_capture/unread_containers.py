@@ -19,7 +19,7 @@ LIST: Any = list
 DICT: Any = dict
 
 
-def refuse(_, name=None, *__):
+def refuse(_: Any, name: Any = None, *__: Any) -> Any:
     kind = AttributeError if isinstance(name, str) and name.startswith("__") else TypeError
     raise kind(
         "compiled code reads a captured list or dict past its methods, where its members are not known yet; "
@@ -53,13 +53,13 @@ class UnreadContents(Holder):
         return [v for v in parts(change[2]) if id(v) not in known]
 
     @staticmethod
-    def altered(shadow, change: tuple) -> bool:
+    def altered(shadow: Any, change: tuple) -> bool:
         now, held = parts(change[1]), parts(change[4])
         pairs = itertools.zip_longest(now, held)
         return any([v is not w and is_data(v) for v, w in pairs]) or UnreadContents.is_changed(change)
 
     @staticmethod
-    def undo(back, change: tuple) -> None:
+    def undo(back: Any, change: tuple) -> None:
         _, x, new, _, _ = change
         if not back.undo and UnreadContents.is_changed(change):
             held = change[4]
@@ -77,23 +77,23 @@ class UnreadContents(Holder):
         return [("lists" if type(change[1]) is list else "dicts", change[side])]
 
     @staticmethod
-    def is_unmodified(shadow, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         return same(parts(change[1]), parts(change[4])) and not UnreadContents.is_changed(change)
 
 
-def members(x):
+def members(x: Any) -> Any:
     """None is made."""
     return LIST.__iter__(x) if isinstance(x, list) else DICT.values(x)
 
 
-def parts(x) -> list:
+def parts(x: Any) -> list:
     """The members of a list or tuple; the keys and values of a dict by turns.  None is made."""
     if isinstance(x, dict):
         return [*itertools.chain.from_iterable(DICT.items(x))]
     return [*(LIST.__iter__(x) if isinstance(x, list) else x)]
 
 
-def refill(x, other) -> None:
+def refill(x: Any, other: Any) -> None:
     if isinstance(x, list):
         LIST.__setitem__(x, slice(None), other)
     else:
@@ -106,11 +106,11 @@ class UnreadList(list):
 
     __slots__ = ("change", "shadow")
 
-    def __new__(cls, x=(), shadow=None):
+    def __new__(cls, x: Any = (), shadow: Any = None):
         """(Whoever makes another one like this gets a list.)"""
         return list(x) if shadow is None else LIST.__new__(cls)
 
-    def __init__(self, x: list, shadow):
+    def __init__(self, x: list, shadow: Any):
         first = [UNREAD] * len(x)
         LIST.__init__(self, first)
         self.change, self.shadow = (UnreadContents, x, self, first, tuple(x)), shadow
@@ -158,10 +158,10 @@ class UnreadDict(dict):
 
     __slots__ = ("change", "named", "shadow")
 
-    def __new__(cls, x=(), shadow=None, named: bool = True):
+    def __new__(cls, x: Any = (), shadow: Any = None, named: bool = True):
         return dict(x) if shadow is None else DICT.__new__(cls)
 
-    def __init__(self, x: dict, shadow, named: bool):
+    def __init__(self, x: dict, shadow: Any, named: bool):
         """`named`: are all keys numbers and strings?"""
         self.named = named
         first = DICT.fromkeys(x, UNREAD)
@@ -215,7 +215,7 @@ class WatchedList(UnreadList):
 
     __slots__ = ("read",)
 
-    def __init__(self, x: list, shadow):
+    def __init__(self, x: list, shadow: Any):
         LIST.__init__(self, [UNREAD])
         self.change, self.shadow, self.read = (UnreadContents, x, self, [UNREAD], tuple(x)), shadow, False
 
@@ -245,7 +245,7 @@ class WatchedDict(UnreadDict):
 
     __slots__ = ("cleared", "read", "wrote")
 
-    def __init__(self, x: dict, shadow):
+    def __init__(self, x: dict, shadow: Any):
         UnreadDict.__init__(self, x, shadow, True)
         self.cleared = False
         self.read: Any = set()
@@ -255,7 +255,7 @@ class WatchedDict(UnreadDict):
         self.read = self.read if self.cleared else None
         UnreadDict.fill(self)
 
-    def note(self, key) -> None:
+    def note(self, key: Any) -> None:
         if self.read is not None and key not in self.wrote and not self.cleared:
             self.read.add(key)
 
@@ -280,7 +280,7 @@ class WatchedDict(UnreadDict):
         DICT.clear(self)
 
 
-def after_filling(method):
+def after_filling(method: Any) -> Any:
     """A method of `list` or `dict` that needs all members."""
 
     def run(self, *args, **kwargs):
@@ -310,6 +310,6 @@ for kind, names in (
         setattr(kind, name, after_filling(getattr(list if issubclass(kind, list) else dict, name)))
 
 
-def is_worth_waiting(members) -> bool:
+def is_worth_waiting(members: Any) -> bool:
     """Are these many objects other than numbers and functions?"""
     return len(members) >= MANY and not AT_ONCE.issuperset(map(type, members))

@@ -9,11 +9,11 @@ import numpy as np
 
 from .arrays import has_repeating_axis
 from .errors import BatchError, callers_line
-from .typing import Shape
+from .typing import AnyDict, Shape
 
 
-def refuse_abstract(what: str):
-    def method(*args, **kwargs):
+def refuse_abstract(what: str) -> Any:
+    def method(*args: Any, **kwargs: Any) -> Any:
         raise BatchError(
             f"{callers_line()}: {what} asks for values, and the function is run once for all samples "
             f"(tg.vmap) or recorded for other "
@@ -61,10 +61,10 @@ class AbstractText(str):
     __radd__ = lambda x, y: AbstractText(str.__add__(y, x))
 
 
-def refusing_method(name: str):
+def refusing_method(name: str) -> Any:
     of_text = getattr(str, name, None)
 
-    def method(x: AbstractText, *args, **kwargs):
+    def method(x: AbstractText, *args: Any, **kwargs: Any) -> Any:
         if of_text is not None and callers_line() is None:
             return of_text(x, *args, **kwargs)
         TEXT_ASKED()
@@ -80,7 +80,7 @@ for _name in {*vars(str), "__float__", "__int__", "__index__", "__complex__", "_
     setattr(AbstractText, _name, refusing_method(_name))
 
 
-def _function(x, f, types, args, kwargs):
+def _function(x: Any, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if f in LIKE and args and type(args[0]) is Hollow:
         return f(args[0].view(np.ndarray), *args[1:], **kwargs)  # type: ignore[attr-defined]
     if f not in OF_LAYOUT:
@@ -96,8 +96,8 @@ SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values
 TRUTH = np.dtype(bool)  # NumPy's type for it cannot be subclassed
 NUMBERS[TRUTH] = type("Hollow_bool", (np.int8,), {**BLIND, "dtype": property(lambda x: TRUTH)})
 SHOWN[NUMBERS[TRUTH]] = np.bool_
-POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
-NUMBER: dict = {}  # dtype -> the hollow number
+POISON: AnyDict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
+NUMBER: AnyDict = {}  # dtype -> the hollow number
 
 
 def shown_class(kind: type) -> type:
@@ -105,13 +105,13 @@ def shown_class(kind: type) -> type:
     return SHOWN.get(kind, kind)
 
 
-def poison(d: np.dtype):
+def poison(d: np.dtype) -> Any:
     if d.kind not in "biufc":
         raise TypeError(f"an array of dtype {d} met a tracked value, which cannot be computed with it")
     return np.nan if d.kind in "fc" else True if d.kind == "b" else np.iinfo(d).max
 
 
-def memory(xp, d: np.dtype, size: int):
+def memory(xp: Any, d: np.dtype, size: int) -> Any:
     """Memory with at least `size` elements of poison."""
     found = POISON.get((xp, d))
     if found is None or found.size < size:
@@ -119,7 +119,7 @@ def memory(xp, d: np.dtype, size: int):
     return found
 
 
-def hollow_number(d: np.dtype):
+def hollow_number(d: np.dtype) -> Any:
     found = NUMBER.get(d)
     if found is None:
         kind = NUMBERS.get(d)
@@ -127,10 +127,10 @@ def hollow_number(d: np.dtype):
     return found
 
 
-KNOWN: dict = {}
+KNOWN: AnyDict = {}
 
 
-def hollow(xp, shape: Shape, d: np.dtype, strides: Shape, writeable: bool = True):
+def hollow(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool = True) -> Any:
     """An array without values, of this shape, dtype and strides."""
     key = xp, shape, d, strides, writeable
     found = KNOWN.get(key)
@@ -141,7 +141,7 @@ def hollow(xp, shape: Shape, d: np.dtype, strides: Shape, writeable: bool = True
     return found
 
 
-def abstract_array(xp, shape: Shape, d: np.dtype, strides: Shape, writeable: bool):
+def abstract_array(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool) -> Any:
     below = above = 0
     size = 1
     for n, s in zip(shape, strides, strict=True):
@@ -161,7 +161,7 @@ def abstract_array(xp, shape: Shape, d: np.dtype, strides: Shape, writeable: boo
     return device_abstract_type(xp)(shape, d, room.data + below, strides)
 
 
-def read_only_as(value, found):
+def read_only_as(value: Any, found: Any) -> Any:
     """`found` as the abstract value of an argument: read-only if the argument is
     (`_core.arrays.copy_with_layout`)."""
     if isinstance(found, np.ndarray) and isinstance(value, np.ndarray) and not value.flags.writeable:
@@ -169,7 +169,7 @@ def read_only_as(value, found):
     return found
 
 
-def device_abstract_type(xp) -> type:
+def device_abstract_type(xp: Any) -> type:
     """The class of hollow CuPy arrays. CuPy reads an index array with `take`."""
     kind = POISON.get(xp)
     if kind is None:

@@ -1,5 +1,7 @@
 """What `x.tobytes()` gives for a tracked x: a key for memos, from which no number can be read."""
 
+from typing import Any
+
 from .errors import DroppedDerivativeError
 from .primitive import is_tracked
 
@@ -19,7 +21,7 @@ class Content:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Content) and self._key == other._key
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         raise DroppedDerivativeError(
             f"x.tobytes().{name} of a tracked value would drop its derivative in silence; use numpy's "
             "functions, which keep it, or tapegrad.value(x) where the plain number is wanted"
@@ -29,6 +31,6 @@ class Content:
         return int(self.__getattr__("__len__"))
 
 
-def memo_key(x, content: bytes):
+def memo_key(x: Any, content: bytes) -> Any:
     """The content of x; a `Content` of a tracked one."""
     return Content(x._trace.level, content) if is_tracked(x) else content

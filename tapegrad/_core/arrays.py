@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .typing import Shape
+from .typing import AnyList, AnyTuple, Shape
 
 NUMBERS = frozenset((float, int, bool, complex))
 NARROW = frozenset("bBhHiILQ")  # codes of integers in which -b or b - 1 may overflow
@@ -24,7 +24,7 @@ F8 = np.dtype(np.float64)
 C16 = np.dtype(np.complex128)
 
 
-def xp_of(x) -> ModuleType:
+def xp_of(x: Any) -> ModuleType:
     """The library that holds x: numpy for everything that is not a CuPy array."""
     if type(x) is np.ndarray:
         return np
@@ -32,18 +32,18 @@ def xp_of(x) -> ModuleType:
     return cp if cp is not None and issubclass(type(x), cp.ndarray) else np
 
 
-def is_array(x) -> bool:
+def is_array(x: Any) -> bool:
     """Is x an ndarray of NumPy or CuPy (not a NumPy scalar)?"""
     kind = type(x)
     return kind is np.ndarray or (kind is not float and (issubclass(kind, np.ndarray) or xp_of(x) is not np))
 
 
-def is_scalar(x) -> bool:
+def is_scalar(x: Any) -> bool:
     """Is x a scalar of NumPy? (`isinstance` would accept a Variable over a scalar.)"""
     return issubclass(type(x), np.generic)
 
 
-def is_differentiable(x) -> bool:
+def is_differentiable(x: Any) -> bool:
     """Is x a float or complex array or number?"""
     if type(x) is float or type(x) is complex:
         return True
@@ -51,7 +51,7 @@ def is_differentiable(x) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "fc" and (is_scalar(x) or is_array(x))
 
 
-def owned(x):
+def owned(x: Any) -> Any:
     """A plain array or NumPy scalar as a result for the caller: writable, in memory that nothing else
     uses."""
     return (
@@ -63,12 +63,12 @@ def owned(x):
     )
 
 
-def to_host(x) -> np.ndarray:
+def to_host(x: Any) -> np.ndarray:
     """An array or number as a plain NumPy array on the host."""
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
-def may_share_memory(a, b) -> bool:
+def may_share_memory(a: Any, b: Any) -> bool:
     """May the plain arrays a and b overlap in memory?"""
     xp = xp_of(a)
     if xp is not xp_of(b) or not is_array(a) or not is_array(b):
@@ -80,7 +80,7 @@ def may_share_memory(a, b) -> bool:
 Holder: Any = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
 
 
-def memory_owner(x):
+def memory_owner(x: Any) -> Any:
     """The object that owns the memory of an array: an array, or what gave it its buffer."""
     while True:
         base = x.obj if type(x) is memoryview else x.base if type(x) is Holder or is_array(x) else None
@@ -89,19 +89,19 @@ def memory_owner(x):
         x = base
 
 
-def mark_immutable(x) -> bool:
+def mark_immutable(x: Any) -> bool:
     """Is x an array whose memory its owner has made read-only?"""
     while isinstance(x, np.ndarray) and isinstance(x.base, np.ndarray):
         x = x.base
     return isinstance(x, np.ndarray) and not x.flags.writeable and (x.base is None or type(x.base) is bytes)  # type: ignore[comparison-overlap]
 
 
-def address(x) -> int:
+def address(x: Any) -> int:
     """The address of the first element of an array."""
     return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr  # type: ignore[no-any-return]
 
 
-def extent(x) -> tuple[int, int]:
+def extent(x: Any) -> tuple[int, int]:
     """The first address of an array's memory, and the one behind its last."""
     low = high = address(x)
     for n, stride in zip(x.shape, x.strides, strict=True):
@@ -115,12 +115,12 @@ def extent(x) -> tuple[int, int]:
 PLAIN_ARRAYS = (np.ndarray, np.memmap)
 
 
-def without_class(x):
+def without_class(x: Any) -> Any:
     """The elements of an array, without the methods of a subclass of np.ndarray."""
     return x if type(x) is np.ndarray or xp_of(x) is not np else np.ndarray.view(x, np.ndarray)
 
 
-def checksum(a):
+def checksum(a: Any) -> Any:
     """Of an array's elements.  None on a device, where looking would wait; of a small array its bytes, which
     are had sooner."""
     if xp_of(a) is not np:
@@ -153,7 +153,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return all((a[k : k + step] == b[k : k + step]).all() for k in range(0, len(a), step))
 
 
-def zeros_laid_out(xp: ModuleType, shape: Shape, strides: Shape, dtype):
+def zeros_laid_out(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any) -> Any:
     """Zeros whose axes lie in memory in the order given by `strides`. A reshape that is a view of an
     array with these strides is a view of the zeros too."""
     if len(shape) < 2 or (strides[-1] > 0 and sorted(strides, reverse=True) == [*strides]):
@@ -166,7 +166,7 @@ def zeros_laid_out(xp: ModuleType, shape: Shape, strides: Shape, dtype):
 
 
 @functools.lru_cache(1024)
-def packed_steps(shape: Shape, strides: Shape, size: int, repeats: bool) -> tuple:
+def packed_steps(shape: Shape, strides: Shape, size: int, repeats: bool) -> AnyTuple:
     """The packed layout of an array with these strides: (position of the first element, step of each
     axis, size of the memory). All are counted in elements of `size` bytes.
 
@@ -195,7 +195,7 @@ WIDE_GAP = 4  # a gap wider than this many times the elements beside it is made 
 
 
 @functools.lru_cache(1024)
-def unaltered(shape: Shape, strides: Shape, size: int) -> tuple | None:
+def unaltered(shape: Shape, strides: Shape, size: int) -> AnyTuple | None:
     """The result of `packed_steps` with all gaps at their full width. Then the axes that NumPy can join are
     exactly the same, also for a diagonal or every third element. None if elements share memory, or if
     a gap is too wide (`WIDE_GAP`)."""
@@ -210,8 +210,8 @@ def unaltered(shape: Shape, strides: Shape, size: int) -> tuple | None:
 
 
 def room_laid(
-    xp: ModuleType, shape: Shape, strides: Shape, dtype, repeats: bool = False, count: int | None = None
-):
+    xp: ModuleType, shape: Shape, strides: Shape, dtype: Any, repeats: bool = False, count: int | None = None
+) -> Any:
     """Empty memory for an array whose layout behaves like one with these strides (`packed_steps`). `count`:
     the length of an additional first axis."""
     size = dtype.itemsize
@@ -230,16 +230,16 @@ def room_laid(
     return xp.ndarray(shape, dtype, memory.data + first * size, steps)
 
 
-def room_like(x):
+def room_like(x: Any) -> Any:
     """Empty memory with the layout of x, in which no elements share memory."""
     xp = xp_of(x)
     return xp.empty_like(x) if x.flags.forc else room_laid(xp, x.shape, x.strides, x.dtype)
 
 
-def in_order_of_memory(shape: Shape, strides: Shape) -> list:
+def in_order_of_memory(shape: Shape, strides: Shape) -> AnyList:
     """The axes in the order in which NumPy reads an array with `order="K"`, the outermost first. They are
     sorted by stride; an axis that repeats or has one element keeps its place."""
-    order: list = []
+    order: AnyList = []
     for k in range(len(shape))[::-1]:  # from the innermost axis outwards
         at = len(order)
         for i in range(len(order))[::-1]:
@@ -268,7 +268,7 @@ def overlaps(shape: Shape, strides: Shape, size: int) -> bool:
     return False
 
 
-def copy_with_layout(x):
+def copy_with_layout(x: Any) -> Any:
     """A copy of the array x with an equivalent layout. If elements share memory, the copy is read-only,
     because a write would change several of them."""
     if x.flags.forc or x.shape == ():
@@ -293,7 +293,7 @@ def repeat_elements(x: np.ndarray, room: np.ndarray) -> np.ndarray:
     return room
 
 
-def constant_winner(xp: ModuleType, shape: Shape, at):
+def constant_winner(xp: ModuleType, shape: Shape, at: Any) -> Any:
     """The mask of effective writes in `a[at] = values`: 1.0 for a value that stays in `a`, 0.0 for one
     that a duplicate index overwrote. It is found by writing and reading back, because CuPy does not
     specify which duplicate wins."""

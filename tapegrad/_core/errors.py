@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .scope import OPEN
+from .typing import AnyList
 
 PUBLIC = "tapegrad.errors"  # the module of these classes, for users and pickles
 
@@ -195,7 +196,7 @@ def asks_attribute(frame: Any) -> bool:
 LOADS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 
 
-def stack() -> Iterator:
+def stack() -> Iterator[Any]:
     """The frames that are running, from the one that asks outwards."""
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -203,7 +204,7 @@ def stack() -> Iterator:
         frame = frame.f_back
 
 
-def steps_of(error: BaseException) -> Iterator:
+def steps_of(error: BaseException) -> Iterator[Any]:
     """The steps of its traceback, the outermost first."""
     step = error.__traceback__
     while step is not None:
@@ -216,9 +217,9 @@ def is_library(frame: Any) -> bool:
     return package_of_frame(frame) in LIBRARIES
 
 
-def frame_outside() -> Any:
-    """The innermost frame outside of tapegrad."""
-    return next((f for f in stack() if package_of_frame(f) != "tapegrad"), None)
+def frame_outside(package: str) -> Any:
+    """The innermost frame outside of a package."""
+    return next((f for f in stack() if package_of_frame(f) != package), None)
 
 
 def users_frame() -> Any:
@@ -277,7 +278,7 @@ def quoted(code: str) -> str:
     return f"`{code}`" + (f" (write {instead}(x)): " if name else ": ")
 
 
-def compiled_code_refusal(error: BaseException, dropped: list) -> TapegradError | None:
+def compiled_code_refusal(error: BaseException, dropped: AnyList) -> TapegradError | None:
     """What compiled code says, in our words: of an error of ours that it met and replaced by one of its own
     (`SystemError` of scipy.optimize.brentq, `error` of fsolve), or of a tracked value that it refused for
     what it is."""
@@ -335,7 +336,7 @@ REFUSED = re.compile(
 )
 
 
-def heard_error(error: BaseException, dropped: list, outer: Any) -> TapegradError | None:
+def heard_error(error: BaseException, dropped: AnyList, outer: Any) -> TapegradError | None:
     """An error has left the user's function: it has been heard, unless the function around an outer transform
     swallows it.  Gives what it is in our words, if compiled code raised it."""
     if outer is not None:
@@ -348,7 +349,7 @@ def heard_error(error: BaseException, dropped: list, outer: Any) -> TapegradErro
     return ours
 
 
-def raise_swallowed(dropped: list) -> None:
+def raise_swallowed(dropped: AnyList) -> None:
     """The user's function has returned: the first error that it swallowed is raised again."""
     kind, text, place = dropped[0]
     told = (

@@ -24,6 +24,7 @@ from .forward import FORWARD
 from .primitive import Primitive
 from .reverse import SWEEPING
 from .scope import OPEN, now, put, setting
+from .typing import AnyDict, AnyList, AnyTuple
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, "<entry of ")
@@ -39,7 +40,7 @@ class Handler:
     """The error callback during a transform. `modes` and `user`: the user's modes and callback, from
     `np.errstate` or `np.seterr`."""
 
-    def __init__(self, modes, user):
+    def __init__(self, modes: Any, user: Any):
         self.modes, self.user = modes, user
 
     def __call__(self, kind: str, flag: int) -> None:
@@ -75,11 +76,11 @@ class Handler:
         elif self.user is not None:
             self.user(kind, flag)
 
-    def settings(self) -> dict:
+    def settings(self) -> AnyDict:
         return {name: mode if mode == "ignore" else "call" for name, mode in self.modes.items()}
 
 
-def operation_name(frame) -> str:
+def operation_name(frame: Any) -> str:
     """NumPy's name for the operation of a frame: that of a body, of a wrapper, or of an operator."""
     code, here = frame.f_code, frame.f_locals
     if code.co_filename.startswith(OURS):
@@ -100,7 +101,7 @@ def operation_name(frame) -> str:
     )
 
 
-def current():
+def current() -> Any:
     """The active handler, or None."""
     found = np.geterrcall()
     return found if type(found) is Handler else None
@@ -111,14 +112,14 @@ class ErrorState(threading.local):
 
 
 STATE = ErrorState()
-HANDLERS: dict = {}  # modes -> the handler without a callback of the user's, its setting
-KNOWN: dict = {}  # id of a setting in force -> that, and what `handler_around` gave for it; the last few
+HANDLERS: AnyDict = {}  # modes -> the handler without a callback of the user's, its setting
+KNOWN: AnyDict = {}  # id of a setting in force -> that, and what `handler_around` gave for it; the last few
 
 
 MISSED = (None, None)
 
 
-def handler_around() -> tuple:
+def handler_around() -> AnyTuple:
     """(handler, setting) for a function that runs under the current setting. Inside another transform it
     is (None, active handler)."""
     modes = np.geterr()
@@ -135,7 +136,7 @@ def handler_around() -> tuple:
     return found
 
 
-def watch_errors():
+def watch_errors() -> Any:
     """Make a handler active before the user's function runs, and return it. None if one is active
     already."""
     current = now()
@@ -154,7 +155,7 @@ def watch_errors():
     return found[0]
 
 
-def unwatch(handler, thorough: bool) -> None:
+def unwatch(handler: Any, thorough: bool = False) -> None:
     """Restore the setting after the user's function. Changes that it made with `np.seterr` persist, as
     after a plain call. `thorough`: look for such changes also where the function is not followed and
     calls NumPy's own `seterr`."""
@@ -199,7 +200,7 @@ SHOWN = frozenset(("ignore", "warn"))
 LOUD = "loud"  # an entry of `looked_at`: the user's code can observe an error
 
 
-def modes_of_setting(setting):
+def modes_of_setting(setting: Any) -> Any:
     """The mode of each kind of error under the current setting."""
     if setting is SWEEPING:
         return {}
@@ -212,7 +213,7 @@ def modes_of_setting(setting):
     return {} if setting is None and modes["invalid"] == "call" else modes
 
 
-def looked_at(setting, outside, errors: bool = False) -> tuple:
+def looked_at(setting: Any, outside: Any, errors: bool = False) -> AnyTuple:
     """The kinds of floating-point errors that a plain call would show under this setting. It contains
     `LOUD` if code can observe one. `outside`: the warning filters around the function. `errors`:
     whether it can catch a warning."""
@@ -236,8 +237,8 @@ class ErrorListener:
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
-        self.heard: list = []
-        self.flagged: set = set()
+        self.heard: AnyList = []
+        self.flagged: set[Any] = set()
 
     def __enter__(self) -> "ErrorListener":
         self.outer, self.show, self.waiting = OPEN.listener, warnings.showwarning, OPEN.unfinished
@@ -245,14 +246,14 @@ class ErrorListener:
         OPEN.listener, warnings.showwarning = self, self.shown  # type: ignore[assignment]
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: Any) -> None:
         self.end()
         OPEN.unfinished = self.waiting
 
-    def end(self, error=None) -> None:
+    def end(self, error: Any = None) -> None:
         OPEN.listener, warnings.showwarning = self.outer, self.show
 
-    def shown(self, message, category: type, *rest) -> None:
+    def shown(self, message: Any, category: type, *rest: Any) -> None:
         self.heard.append((category, without_numbers(message)))
         if not self.quiet:
             self.show(message, category, *rest)
@@ -271,13 +272,13 @@ class ErrorListener:
         return True
 
 
-def ending(error: BaseException | None, heard: list) -> tuple:
+def ending(error: BaseException | None, heard: AnyList) -> AnyTuple:
     """How an operation ended, as a comparable tuple: class and text of its exception, then what was
     heard."""
     return type(error), without_numbers(error), *heard
 
 
-def without_numbers(message) -> str:
+def without_numbers(message: Any) -> str:
     return re.sub(r"[-+.\w]*\d[-+.\w]*|-?\b(nan|inf)\b", "#", str(message))
 
 
@@ -286,7 +287,7 @@ def without_numbers(message) -> str:
 MISSING = object()
 
 
-def setting_of(handler: Handler, all, modes: dict, call=MISSING) -> Handler:
+def setting_of(handler: Handler, all: Any, modes: AnyDict, call: Any = MISSING) -> Handler:
     given = {
         **(dict.fromkeys(handler.modes, all) if all is not None else {}),
         **{k: v for k, v in modes.items() if v is not None},
@@ -300,10 +301,10 @@ def setting_of(handler: Handler, all, modes: dict, call=MISSING) -> Handler:
 class errstate(contextlib.ContextDecorator):
     __doc__ = np.errstate.__doc__
 
-    def __init__(self, *, call=MISSING, all=None, **modes):
+    def __init__(self, *, call: Any = MISSING, all: Any = None, **modes: Any) -> None:
         self.given = {"call": call, "all": all, "modes": modes}
 
-    def _recreate_cm(self):
+    def _recreate_cm(self) -> Any:
         return errstate(call=self.given["call"], all=self.given["all"], **self.given["modes"])
 
     def __enter__(self) -> None:
@@ -320,11 +321,13 @@ class errstate(contextlib.ContextDecorator):
             self.context = np.errstate(**new.settings(), call=new)
         self.context.__enter__()
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: Any) -> None:
         self.context.__exit__(*error)
 
 
-def seterr(all=None, divide=None, over=None, under=None, invalid=None):
+def seterr(
+    all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None
+) -> Any:
     now, modes = current(), {"divide": divide, "over": over, "under": under, "invalid": invalid}
     if now is None:
         return np.seterr(all, **modes)
@@ -335,12 +338,12 @@ def seterr(all=None, divide=None, over=None, under=None, invalid=None):
     return now.modes
 
 
-def geterr():
+def geterr() -> Any:
     now = current()
     return np.geterr() if now is None else dict(now.modes)
 
 
-def seterrcall(func):
+def seterrcall(func: Any) -> Any:
     now = current()
     if now is None:
         return np.seterrcall(func)
@@ -349,6 +352,6 @@ def seterrcall(func):
     return now.user
 
 
-def geterrcall():
+def geterrcall() -> Any:
     now = current()
     return np.geterrcall() if now is None else now.user

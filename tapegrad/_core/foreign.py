@@ -6,6 +6,7 @@ NumPy would also try the methods of a foreign operand. Types are known by name, 
 imported."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def asked_by() -> str:
     return f" ({found[-1]} asked for it: write {ASKERS[found[-1]]})" if found else ""
 
 
-def is_table(x) -> bool:
+def is_table(x: Any) -> bool:
     """Is x a series or a table of pandas, or of a class like these?"""
     return hasattr(type(x), "iloc") and hasattr(type(x), "to_numpy")
 
@@ -68,7 +69,7 @@ def library_of(kind: type) -> str:
     return next((r for r in roots if r in REMEDIES or r == "pandas"), roots[0])
 
 
-def check_constants(what: str, tree) -> None:
+def check_constants(what: str, tree: Any) -> None:
     """Raise if a constant leaf is an array or number of another library that holds floats; their
     derivative would be lost."""
     for x, path in zip(leaves(tree), paths(tree), strict=True):
@@ -80,7 +81,7 @@ def check_constants(what: str, tree) -> None:
             )
 
 
-def remedy_of(x) -> str | None:
+def remedy_of(x: Any) -> str | None:
     """How to convert x, if it holds floats outside NumPy's and CuPy's arrays and numbers. None if it
     holds no such floats."""
     kind = type(x)
@@ -111,7 +112,7 @@ def remedy_of(x) -> str | None:
     return "float(x)" if number else None
 
 
-def name_in(home, f) -> str | None:
+def name_in(home: Any, f: Any) -> str | None:
     """The public name of f in the module `home`, or None. `f.__name__` is only a hint: some objects of
     CuPy, and of SciPy before 1.16, have another name or none."""
     own: str | None = getattr(f, "__name__", None)
@@ -124,14 +125,14 @@ def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def refuse_foreign(x, remedy: str) -> ArgumentError:
+def refuse_foreign(x: Any, remedy: str) -> ArgumentError:
     return ArgumentError(
         f"an object of type {full_name(type(x))} met a tracked value, which tapegrad cannot compute with; "
         f"write {remedy}"
     )
 
 
-def argument(x):
+def argument(x: Any) -> Any:
     """An argument of a function: x itself, or the numbers that it holds. Raises an error with a remedy
     for other objects."""
     kind = type(x)
@@ -159,12 +160,12 @@ def argument(x):
     return argument(x.__array__()) if hasattr(kind, "__array__") else x
 
 
-def as_array(x):
+def as_array(x: Any) -> Any:
     """An argument that must be an array; a list becomes the array of its numbers."""
     return late.stacked(x) if isinstance(x, (list, tuple)) else argument(x)
 
 
-def operand(x):
+def operand(x: Any) -> Any:
     """An operand of an operator: the result of `argument`, or NotImplemented if its own reflected method
     must be tried."""
     kind = type(x)
@@ -185,7 +186,7 @@ def operand(x):
     return argument(x) if kind is range or hasattr(kind, "__array__") else NotImplemented
 
 
-def has_reflected(y, elementwise: bool) -> bool:
+def has_reflected(y: Any, elementwise: bool) -> bool:
     """Is an operator left to y, whose reflected method may keep its operand?  `elementwise`: NumPy asks
     objects of any class for a truth value for each element."""
     kind = type(y)
@@ -198,7 +199,7 @@ def has_reflected(y, elementwise: bool) -> bool:
     return not elementwise and not any([hasattr(kind, name) for name in ARRAY_LIKE])
 
 
-def numbers_of(x: np.ndarray):
+def numbers_of(x: np.ndarray) -> Any:
     """An object array of numbers, some of them tracked, as an array of numbers."""
     y = late.stacked(x.tolist()) if x.ndim else x[()]
     if getattr(y, "dtype", OBJECTS).kind not in "biufc":
@@ -209,7 +210,7 @@ def numbers_of(x: np.ndarray):
     return y
 
 
-def holds_objects(x) -> bool:
+def holds_objects(x: Any) -> bool:
     """Is x an object array with elements that are no numbers, as arrays are?  NumPy computes with each by
     its own operators."""
     return (

@@ -5,16 +5,18 @@ Several Variables may share one tangent. An operation whose tangent may be one o
 handle as saved. A write changes value and tangent together, so it first moves both to memory of their
 own (`_core.primitive.own_memory`)."""
 
+from typing import Any
+
 from .primitive import READ, Trace, bind, frozen_view, handle, handles_of, lower
-from .typing import Params
+from .typing import AnyDict, AnyList, Params
 from .variable import Variable, View, copied, frozen, like_layout, variable
 
 # Code that computes tangents: code object -> the first line of that part. Floating-point errors there
 # would not occur in a plain call (_core/float_errors.py).
-FORWARD: dict = {}
+FORWARD: AnyDict = {}
 
 
-def push_tangents(prim, tangents: list, out, inputs: list, params: Params):
+def push_tangents(prim: Any, tangents: AnyList, out: Any, inputs: AnyList, params: Params) -> Any:
     return prim.jvp(tangents, out, *inputs, **params)
 
 
@@ -25,16 +27,16 @@ class Dual(Trace):
     __slots__ = ()
     holds = True
 
-    def copied_slot(self, tangent, x: Variable):
+    def copied_slot(self, tangent: Any, x: Variable) -> Any:
         return like_layout(copied(tangent), x)
 
-    def memory(self, tangent):
+    def memory(self, tangent: Any) -> Any:
         return tangent
 
-    def laid_slot(self, tangent, value):
+    def laid_slot(self, tangent: Any, value: Any) -> Any:
         return like_layout(tangent, value)
 
-    def watch(self, value, tangent) -> Variable:
+    def watch(self, value: Any, tangent: Any) -> Variable:
         if isinstance(value, Variable):
             value = frozen(value)
         if isinstance(tangent, Variable):
@@ -44,7 +46,7 @@ class Dual(Trace):
         x._saved = True
         return x
 
-    def apply(self, prim, args, params: Params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         inputs, tangents = [], []
         # a read by copy, or of single elements, keeps no reference
         holds = not (prim is READ and (params["copy"] or params["at"] is not None))
@@ -75,7 +77,7 @@ class Dual(Trace):
         return variable(out, self, unshared_tangent(tangent, inputs))
 
 
-def unshared_tangent(tangent, inputs: list):
+def unshared_tangent(tangent: Any, inputs: AnyList) -> Any:
     """Copy a tangent that is one of the rule's inputs: a handle or plain array that may be written later."""
     if type(tangent) is View:
         return frozen_view(tangent)

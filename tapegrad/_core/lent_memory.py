@@ -35,13 +35,13 @@ from .variable import Variable, View, copied, frozen, is_saved, variable
 class LoanVersion(int):
     """The version of a handle on loan; every view of it is out of date."""
 
-    def __ne__(self, other) -> bool:
+    def __ne__(self, other: Any) -> bool:
         return True
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: Any) -> bool:
         return False
 
-    def __add__(self, n):
+    def __add__(self, n: Any) -> Any:
         return self
 
     __hash__ = int.__hash__
@@ -75,7 +75,7 @@ class MemoryLoan(TransparentTrace):
             x._value.flags.writeable = before.flags.writeable
         self.memory, self.kept = x._value, None
 
-        def end(_) -> None:
+        def end(_: Any) -> None:
             self.given = None
             if x._trace is not self:
                 return
@@ -93,7 +93,7 @@ class MemoryLoan(TransparentTrace):
     def now(self) -> np.ndarray:
         return copy_with_layout(self.memory)  # type: ignore[no-any-return]
 
-    def apply(self, prim, args, params: Params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         if prim is READ:
             return handle(prim.run(self.memory, path=params["path"], at=params["at"], copy=True))
         return bind(
@@ -102,7 +102,7 @@ class MemoryLoan(TransparentTrace):
             params,
         )
 
-    def write(self, prim, x, path, y, at) -> None:
+    def write(self, prim: Any, x: Any, path: Any, y: Any, at: Any) -> None:
         """Write in place, so that the holder of the memory sees it. Raises for a tracked value, whose
         derivative would be lost."""
         if is_tracked(y):
@@ -117,7 +117,7 @@ class MemoryLoan(TransparentTrace):
         prim.run(self.memory, y, path=path, at=at)
 
 
-def lend(x, for_ever: bool = False):
+def lend(x: Any, for_ever: bool = False) -> Any:
     """The array of an untracked Variable, for code that may write it and keep it. `for_ever`: its release
     cannot be observed. Lists, tuples and dicts are searched for Variables; other objects are returned
     as they are."""
@@ -161,7 +161,7 @@ def lend(x, for_ever: bool = False):
     return READ.run(given, path=path, at=None, copy=False)
 
 
-def place_of_data(x, frame) -> dict[str, Any]:
+def place_of_data(x: Any, frame: Any) -> dict[str, Any]:
     """`x.__array_interface__`: the place of the data, which code that is followed may compare.  C code finds
     no interface, with which NumPy would take the memory first."""
     if not asks_attribute(frame):

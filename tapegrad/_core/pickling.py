@@ -4,9 +4,10 @@ import copy
 import pickle
 import sys
 import types
-from collections.abc import Callable
+from typing import Any
 
 from .errors import ArgumentError, stack
+from .typing import AnyDict, AnyFunction, AnyTuple
 
 BY_VALUE = frozenset(("cloudpickle", "dill"))  # packages that pickle functions by value
 
@@ -17,11 +18,11 @@ class PickledByCall:
 
     __slots__ = ()
 
-    def _made(self) -> tuple[Callable, tuple]:
+    def _made(self) -> tuple[AnyFunction, AnyTuple]:
         """A module-level function and the arguments with which it rebuilds this object."""
         raise NotImplementedError
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         name = getattr(self, "__qualname__", None)
         if isinstance(name, str) and global_object(getattr(self, "__module__", None), name) is self:
             return name
@@ -39,16 +40,16 @@ class PickledByCall:
                 ) from error
         return make, args
 
-    def __copy__(self):
+    def __copy__(self) -> Any:
         make, args = self._made()
         return make(*args)
 
-    def __deepcopy__(self, memo: dict):
+    def __deepcopy__(self, memo: AnyDict) -> Any:
         make, args = self._made()
         return make(*copy.deepcopy(args, memo))
 
 
-def named_like(x, f) -> None:
+def named_like(x: Any, f: Any) -> None:
     """Give x the names of f, because x may replace f in its module."""
     if type(f) is types.FunctionType and type(f.__module__) is str:
         x.__module__, x.__qualname__ = f.__module__, f.__qualname__
@@ -59,7 +60,7 @@ def named_like(x, f) -> None:
             setattr(x, name, value)
 
 
-def global_object(module, name: str):
+def global_object(module: Any, name: str) -> Any:
     """The object of this name in a module, or None."""
     x = sys.modules.get(module) if isinstance(module, str) else None
     for part in name.split("."):

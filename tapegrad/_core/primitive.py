@@ -7,7 +7,6 @@ take a shorter way, a function generated for them in _dispatch.fast, which does 
 
 import itertools
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from .arrays import IMMUTABLE, NARROW, address, is_array, is_narrow, widened
 from .errors import AliasError, callers_code, callers_line, quoted
 from .foreign import argument, as_array
 from .scope import OPEN, WATCHERS
-from .typing import Params
+from .typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
 from .variable import (
     HANDLES,
     SUBARRAYS,
@@ -95,10 +94,18 @@ class Primitive:
     keep_spec: Any
     batch: Any
     scalar: Any
-    _keeps: dict[tuple, tuple]
+    _keeps: dict[AnyTuple, AnyTuple]
 
     def __init__(
-        self, name: str, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True, aliases=False
+        self,
+        name: str,
+        run: Any,
+        shapes: Any = (),
+        writes: Any = False,
+        multi: Any = 0,
+        infix: Any = None,
+        holomorphic: Any = True,
+        aliases: Any = False,
     ) -> None:
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = (
             name,
@@ -117,7 +124,7 @@ class Primitive:
         ) = False
         self._keeps = {}
 
-    def keeps(self, slots: tuple) -> tuple:
+    def keeps(self, slots: AnyTuple) -> AnyTuple:
         """(indices of the inputs that the rules of the active inputs read, do they read the output?); once a
         pattern."""
         key = tuple([s is not None for s in slots])
@@ -137,7 +144,7 @@ def watching() -> bool:
     return bool(WATCHERS) and OPEN.watcher is not None
 
 
-def watched(trace: "Trace"):
+def watched(trace: "Trace") -> Any:
     """The trace, known to who looks at each operation of this thread."""
     if WATCHERS and OPEN.watcher is not None:
         OPEN.watcher.opened(trace)
@@ -167,11 +174,11 @@ class Trace:
         "searches",
     )
     level: float
-    searches: dict  # place of a comparison -> what is known of those there (_core/searches.py)
+    searches: AnyDict  # place of a comparison -> what is known of those there (_core/searches.py)
     risen: list[Variable]
     records: Any
-    copies: dict
-    layouts: dict[int, tuple[Any, tuple]]  # id of a value -> that, and its layout
+    copies: AnyDict
+    layouts: dict[int, tuple[Any, AnyTuple]]  # id of a value -> that, and its layout
     levels = itertools.count(1)
     visibility = VISIBLE
     lent = False  # is it a loan (_core/lent_memory.py)?
@@ -201,7 +208,7 @@ class Trace:
         self.__class__ = EndedTrace
         self.fall()
 
-    def end(self, error) -> None:
+    def end(self, error: Any) -> None:
         """(`_core.scope.close`) The transform is over, in order or not."""
         self.close()
 
@@ -221,12 +228,12 @@ class Trace:
                     x._version = getattr(x, "_version", 0) + 1
         self.risen = []
 
-    def values(self, x: Variable):
+    def values(self, x: Variable) -> Any:
         """What x is one level down.  A trace that hides its values may answer, answer on condition that they
         stay so, or refuse."""
         return x._value
 
-    def held(self, x: Variable):
+    def held(self, x: Variable) -> Any:
         """What x is one level down, of a trace that hides its values, for who does not hand it on; None:
         nobody knows."""
         return None
@@ -252,18 +259,18 @@ class Trace:
         """A random generator from outside is about to draw.  A trace that runs the function once for many
         times may refuse, or note it as an operation (`draw`)."""
 
-    def external(self, what: str, group) -> None:
+    def external(self, what: str, group: Any) -> None:
         """An operation is about to exchange data with other processes of a group (`exchanges.py`).  It must
         run once in each call."""
 
-    def freeze(self, x) -> None:
+    def freeze(self, x: Any) -> None:
         """What is computed now depends on the present content of the plain array x: an operation takes it as
         a constant, or a kernel was compiled with it."""
 
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
 
-    def loss(self) -> Callable | None:
+    def loss(self) -> AnyFunction | None:
         """What makes the error that says why nobody knows the derivatives of its Variables; None where the
         trace does.
 
@@ -273,26 +280,26 @@ class Trace:
     def adopt(self, x: Variable) -> None:
         """An array that the function captured: the trace may make it its own."""
 
-    def apply(self, prim: "Primitive", args, params: Params):
+    def apply(self, prim: "Primitive", args: Any, params: Params) -> Any:
         """The operation at this level."""
         inputs, slots = zip(*[lower(a, self) for a in args], strict=True)
         return self.step(prim, args, inputs, slots, params)
 
-    def step(self, prim: "Primitive", args, inputs, slots, params: Params):
+    def step(self, prim: "Primitive", args: Any, inputs: Any, slots: Any, params: Params) -> Any:
         """What `apply` does, with the arguments lowered."""
         return self.apply(
             prim, [a if isinstance(a, Variable) else v for a, v in zip(args, inputs, strict=True)], params
         )
 
-    def single(self, prim: "Primitive", x: Variable, v, i):
+    def single(self, prim: "Primitive", x: Variable, v: Any, i: Any) -> Any:
         """The same with one argument, of the value v and the slot i, and without settings."""
         return self.step(prim, (x,), (v,), (i,), NOTHING)
 
-    def pair(self, prim: "Primitive", a, b, v, w, i, j):
+    def pair(self, prim: "Primitive", a: Any, b: Any, v: Any, w: Any, i: Any, j: Any) -> Any:
         """The same with two."""
         return self.step(prim, (a, b), (v, w), (i, j), NOTHING)
 
-    def element(self, x: Variable, at):
+    def element(self, x: Variable, at: Any) -> Any:
         """The element x[at] of an array, or None."""
 
     def release(self) -> None:
@@ -305,18 +312,18 @@ class TransparentTrace(Trace):
 
     __slots__ = ()
 
-    def apply(self, prim, args, params: Params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         return bind(
             prim,
             [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args],
             params,
         )
 
-    def beneath(self, x: Variable):
+    def beneath(self, x: Variable) -> Any:
         """The value as which x is read."""
         return x._value
 
-    def values(self, x: Variable):
+    def values(self, x: Variable) -> Any:
         return self.beneath(x)
 
 
@@ -339,7 +346,7 @@ def hook(f: Any) -> Any:
     return f
 
 
-def bind(prim: Primitive, args, params: Params):
+def bind(prim: Primitive, args: Any, params: Params) -> Any:
     """The general way to apply a primitive: any number of arguments, any trace."""
     top, level, handles, others, narrow = None, 0, False, False, False
     for a in args:
@@ -377,7 +384,7 @@ def wide_operands(args: Any, codes: frozenset[str] = NARROW) -> Any:
     return [widened(a, others[0]) if others and is_narrow(a, codes) else a for a in args]
 
 
-def both_saved(args, out):
+def both_saved(args: Any, out: Any) -> Any:
     """The output may lie in the memory of an input: the next write to either moves away from it."""
     for x in (*args, *(out if type(out) is tuple else (out,))):
         if isinstance(x, Variable):
@@ -385,7 +392,7 @@ def both_saved(args, out):
     return out
 
 
-def lower(a, trace: Trace) -> tuple:
+def lower(a: Any, trace: Trace) -> AnyTuple:
     """What `a` is below `trace`, and its slot there (None: a constant)."""
     if not isinstance(a, Variable):
         return argument(a), None
@@ -396,7 +403,7 @@ def lower(a, trace: Trace) -> tuple:
     return (a._trace.now(), None) if a._trace.lent else (a, None)
 
 
-def handle(x):
+def handle(x: Any) -> Any:
     """A constant result as a Variable of level 0, so that it may be written with tracked values; integers
     stay plain."""
     if isinstance(x, Variable) or getattr(x, "dtype", np.dtype(object)).kind not in "fc":
@@ -404,17 +411,19 @@ def handle(x):
     return variable(x)
 
 
-def handles_of(out):
+def handles_of(out: Any) -> Any:
     """Return `handle` of a result, or of each one of a tuple."""
     return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
 
 
-def path_to_owner(x: Variable) -> tuple:
+def path_to_owner(x: Variable) -> AnyTuple:
     """Return the handle that owns the memory of x, and the steps from there to x."""
     return (x._base, x._path) if type(x) is View else (x, ())
 
 
-def joint_primitive(name: str, run, pull, push, reads_output: bool = True, multi: int = 0) -> Primitive:
+def joint_primitive(
+    name: str, run: Any, pull: Any, push: Any, reads_output: bool = True, multi: int = 0
+) -> Primitive:
     """Return an operation with one reverse rule for all inputs, which keeps all of them.
 
     The operation refers to its rules, and they must not refer to the operation: there is no reference
@@ -444,7 +453,7 @@ def live(x: Variable) -> Variable:
 # operations on `primal_of`, so that it is right under a trace that hides them too.
 
 
-def layout_of(x):
+def layout_of(x: Any) -> Any:
     """What lies under all levels of x, for its shape, dtype, library and memory order: its elements may be
     nobody's values. Anything else as it is."""
     if type(x) is View and x._seen != x._base._version:
@@ -452,7 +461,7 @@ def layout_of(x):
     return bottom(x)
 
 
-def values_of(x):
+def values_of(x: Any) -> Any:
     """The plain array or number under a Variable, for which each trace is asked; anything else as it is."""
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
@@ -462,7 +471,7 @@ def values_of(x):
     return x
 
 
-def primal_of(x):
+def primal_of(x: Any) -> Any:
     """x without its derivatives, those beneath a `vmap` included: the plain array or number, or a Variable
     of the trace that hides it."""
     if type(x) is View and x._seen != x._base._version:
@@ -475,14 +484,14 @@ def primal_of(x):
     return x
 
 
-def seen(x):
+def seen(x: Any) -> Any:
     """The values of x where they may be looked at, else None: no trace hides them, and they are not on a
     device, which would have to be waited for."""
     x = primal_of(x)
     return x if issubclass(type(x), (np.ndarray, np.generic)) else None
 
 
-def truth_of(x) -> bool:
+def truth_of(x: Any) -> bool:
     x = primal_of(x)
     return x._trace.truth(x) if isinstance(x, Variable) else bool(x)
 
@@ -494,7 +503,7 @@ def frozen_view(x: View) -> Variable:
     return frozen(x)
 
 
-def is_tracked(x) -> bool:
+def is_tracked(x: Any) -> bool:
     """Does an open transform watch x?"""
     if not isinstance(x, Variable):
         return False
@@ -503,10 +512,10 @@ def is_tracked(x) -> bool:
 
 
 def holds_variable(
-    xs,
-    test: Callable | None = None,
-    others: Callable | None = None,
-    inside: tuple = (list, tuple, dict),
+    xs: Any,
+    test: AnyFunction | None = None,
+    others: AnyFunction | None = None,
+    inside: AnyTuple = (list, tuple, dict),
 ) -> bool:
     """Is a Variable among xs, or in the containers there, which are of the classes `inside`?  If `test` is
     given, only Variables that pass it count.  `others(x)` answers for an object of another class."""
@@ -527,20 +536,20 @@ def holds_variable(
     return False
 
 
-def any_tracked(xs) -> bool:
+def any_tracked(xs: Any) -> bool:
     return holds_variable(xs, is_tracked)
 
 
-def nests_variable(x) -> bool:
+def nests_variable(x: Any) -> bool:
     """Is x a Variable, or one of the elements of a nested sequence x?"""
     return holds_variable((x,), inside=(list, tuple))
 
 
-def is_subarray(x) -> bool:
+def is_subarray(x: Any) -> bool:
     return issubclass(type(x), (Subarray, PlainSubarray))
 
 
-def holds_subarray(xs) -> bool:
+def holds_subarray(xs: Any) -> bool:
     """Is a subarray among xs, or in the containers there?"""
     return bool(SUBARRAYS) and holds_variable(xs, lambda x: False, is_subarray)
 
@@ -553,7 +562,7 @@ ASSIGN = Primitive("assign", None, writes=True)  # (x, y; path, at)
 ADD_AT = Primitive("add_at", None, writes=True)  # (x, y; path, at)
 
 
-def view(x: Variable, step: tuple) -> View:
+def view(x: Variable, step: AnyTuple) -> View:
     """The view of x by one more step; it is read when it is first used."""
     y = new(View)
     if type(x) is View:
@@ -576,7 +585,7 @@ LONG_PATH_STEPS = 5  # steps
 PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only choose elements, each once
 
 
-def shortened(base: Variable, path: tuple) -> tuple:
+def shortened(base: Variable, path: AnyTuple) -> AnyTuple:
     """A long path as one step or two, where it leads to a part of an array that lies in order: so a view of a
     view of a view costs as much as a view."""
     b = bottom(base)
@@ -629,7 +638,7 @@ def own_memory(x: Variable) -> None:
     x._become(copied(x))
 
 
-def is_itself(source: tuple, path: tuple, at) -> bool:
+def is_itself(source: AnyTuple, path: AnyTuple, at: Any) -> bool:
     """Is the view by the steps `source` the region `at` of the view by the steps `path`?  (`at` may hold
     arrays, steps do not.)"""
     if at is Ellipsis and source == path:
@@ -642,7 +651,7 @@ def is_itself(source: tuple, path: tuple, at) -> bool:
     return type(step) is type(at) is not tuple and step == at
 
 
-def write(prim: Primitive, x: Variable, y, at) -> None:
+def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     """Apply ASSIGN or ADD_AT to the region `at` of the handle x: in place at the bottom, and for every level
     above."""
     base, path = path_to_owner(x)

@@ -8,6 +8,9 @@ add entries."""
 import importlib
 import sys
 from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from .typing import AnyDict, AnyList, AnyTuple
 
 late = SimpleNamespace()
 
@@ -89,7 +92,7 @@ MODELS = (  # tapegrad.kernels.<name> on first use
 )  # fmt: skip
 
 # module -> the modules that load it
-LOADED: dict[str, tuple] = {
+LOADED: dict[str, AnyTuple] = {
     **{f"tapegrad.{name}": ("__init__",) for name in PUBLIC},
     # a library's wrappers: loaded when a function uses the library, or by name
     "tapegrad.numpy": ("__init__", "_dispatch.stand_ins", "_scipy.device"),
@@ -267,7 +270,7 @@ FOR_USERS = (
 )  # fmt: skip
 
 
-TABLES: list = []  # the tables of operations
+TABLES: AnyList = []  # the tables of operations
 
 
 class TableTransaction:
@@ -278,7 +281,7 @@ class TableTransaction:
     def __enter__(self) -> None:
         self.modules, self.tables = set(sys.modules), [(table, dict(table)) for table in TABLES]
 
-    def __exit__(self, kind: type | None, error, traceback) -> None:
+    def __exit__(self, kind: type | None, error: Any, traceback: Any) -> None:
         if kind is None:
             return
         for table, before in self.tables:
@@ -306,7 +309,7 @@ def load(name: str) -> ModuleType:
 
 
 # class -> function (shadow, x): makes what stands for x while a call follows what its function captured
-SHADOW_MAKERS: dict = {}
+SHADOW_MAKERS: AnyDict = {}
 # classes of ours whose objects hold no Variable, and give nobody an array, and whose attributes are not bound
 # again: a shadow may wait with them
 FROZEN: set[type] = set()

@@ -37,7 +37,7 @@ from .arrays import (
 from .primitive import ADD_AT, READ, Primitive, Trace, bind, handles_of, layout_of, lower
 from .registry import late
 from .scope import OPEN, lock, now, put, scope_block, setting
-from .typing import Params
+from .typing import AnyList, AnyTuple, Params
 from .variable import DIRECT, HANDLES, Variable, View, bottom, copied, frozen, variable
 
 
@@ -58,12 +58,12 @@ MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = (
 LEAF = (None, None, None, None, None, None, None)
 
 
-def NONE(g, out, x, y) -> None:
+def NONE(g: Any, out: Any, x: Any, y: Any) -> None:
     """The second rule of a record of two arguments, if there is none."""
     raise AssertionError
 
 
-def primitive_of(record: tuple) -> Primitive | None:
+def primitive_of(record: AnyTuple) -> Primitive | None:
     """The primitive that a record names. None for a leaf, and for one of several outputs, where the main
     record names it."""
     rule = record[2] if record[0] is None else record[0]
@@ -78,7 +78,7 @@ class ShapeStandIn:
 
     __slots__ = ("shape", "dtype", "library")
 
-    def __init__(self, x):
+    def __init__(self, x: Any) -> None:
         self.library = np
         if type(x) is ndarray:
             self.shape, self.dtype = x.shape, x.dtype
@@ -91,7 +91,7 @@ class ShapeStandIn:
             self.shape, self.dtype = x.shape, x.dtype
 
     @property
-    def ndim(self):
+    def ndim(self) -> Any:
         return len(self.shape)
 
 
@@ -102,11 +102,11 @@ class AdaptedRule:
 
     __slots__ = ("rule", "shape", "dtype", "conjugate")
 
-    def __init__(self, rule, v, holomorphic):
+    def __init__(self, rule: Any, v: Any, holomorphic: Any) -> None:
         v = bottom(v)
         self.rule, self.shape, self.dtype, self.conjugate = rule, v.shape, v.dtype, holomorphic
 
-    def __call__(self, g, out, *rest):
+    def __call__(self, g: Any, out: Any, *rest: Any) -> Any:
         if self.conjugate and not (type(g) is ndarray and g.dtype is F8) and layout_of(g).dtype.kind == "c":
             c = late.conj(self.rule(late.conj(g), out, *rest))
         else:
@@ -114,14 +114,14 @@ class AdaptedRule:
         return self.fold(c)
 
     @property
-    def prim(self):
+    def prim(self) -> Any:
         return self.rule.prim
 
-    def fold(self, c):
+    def fold(self, c: Any) -> Any:
         return late.fit(c, self.shape, self.dtype)
 
 
-def keep(trace: "Tape", a):
+def keep(trace: "Tape", a: Any) -> Any:
     """A plain operand in the form that a record may hold. The user may change its memory before the
     backward sweep.
 
@@ -145,7 +145,7 @@ def keep(trace: "Tape", a):
     return old
 
 
-def setting_copy(s):
+def setting_copy(s: Any) -> Any:
     """A setting in the form that a record may hold. Arrays, lists and other containers are copied,
     because the user may change them. Copies of arrays keep the memory order, because results depend on
     it (for example on the order of a mask for `where=`)."""
@@ -174,14 +174,14 @@ class Collector:
     def __init__(self) -> None:
         self.lock, self.pausing = lock(), {}  # id -> the object that wants it paused
 
-    def pause(self, who) -> None:
+    def pause(self, who: Any) -> None:
         """Pause the collector until `resume(who)`."""
         with self.lock:
             if self.pausing or gc.isenabled():
                 self.pausing[id(who)] = who
                 gc.disable()
 
-    def resume(self, who) -> None:
+    def resume(self, who: Any) -> None:
         if id(who) in self.pausing:
             with self.lock:
                 if self.pausing.pop(id(who), None) is not None and not self.pausing:
@@ -207,19 +207,19 @@ class CollectorPause:
         OPEN.unfinished = (*OPEN.unfinished, self)
         COLLECTOR.pause(self)
 
-    def end(self, error=None) -> None:
+    def end(self, error: Any = None) -> None:
         COLLECTOR.resume(self)
         OPEN.unfinished = tuple([x for x in OPEN.unfinished if x is not self])
 
 
-NOBODY: frozenset = frozenset()
+NOBODY: frozenset[Any] = frozenset()
 LONG_TAPE_RECORDS = 8192
 
 
 class Tape(Trace):
     __slots__ = ()
     leaves: Params  # of a call: slot of an argument -> its value
-    outputs: list  # and (value, slot or None) of what it returned
+    outputs: AnyList  # and (value, slot or None) of what it returned
     Records = list  # tests replace this class to check what is kept
 
     def __init__(self, swept: bool = False):
@@ -230,7 +230,7 @@ class Tape(Trace):
         # `look`: the slot above which `grown` is called
         self.layouts, self.swept, self.look = {}, swept, LONG_TAPE_RECORDS
 
-    def watch(self, value) -> Variable:
+    def watch(self, value: Any) -> Variable:
         """Make `value` a new leaf. It belongs to the caller, so the first write copies it."""
         x = variable(frozen(value) if isinstance(value, Variable) else value, self, len(self.records))
         self.records.append(LEAF)
@@ -247,7 +247,7 @@ class Tape(Trace):
             COLLECTOR.resume(self)
         Trace.close(self)
 
-    def layout(self, value) -> tuple:
+    def layout(self, value: Any) -> AnyTuple:
         """The arguments of `zeros_laid_out` for a buffer. They are cached for loops over the elements of
         a buffer."""
         found = self.layouts.get(id(value))
@@ -259,7 +259,7 @@ class Tape(Trace):
         self.layouts[id(value)] = value, made
         return made
 
-    def apply(self, prim, args, params: Params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         inputs, slots = [], []
         for a in args:
             v, s = lower(a, self)
@@ -313,7 +313,7 @@ def release(trace: Trace) -> None:
         COLLECTOR.resume(trace)
 
 
-def add_cotangents(h, c, slot: int, owned: set):
+def add_cotangents(h: Any, c: Any, slot: int, owned: set[Any]) -> Any:
     """h + c. `owned` holds the slots whose cotangent is a sum made here, with no other holder; further
     terms are added to it in place. A sum of Variables is new, but its tangents may be those of a term,
     so it is not owned."""
@@ -345,7 +345,7 @@ class Undefined(Exception):
     """Raised when the gradient of a leaf has a nan."""
 
 
-def pull(trace, seeds: list) -> list:
+def pull(trace: Any, seeds: AnyList) -> AnyList:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent). Afterwards only the
     cotangents of leaves are left.
 
@@ -371,7 +371,7 @@ def pull(trace, seeds: list) -> list:
             G = _sweep(trace, seeds, None if ranks is None else False)
             if trace.over_ranks is None:
                 return G
-            reduced: list | None = trace.over_ranks.reduced(trace, seeds, G, True)
+            reduced: AnyList | None = trace.over_ranks.reduced(trace, seeds, G, True)
             if reduced is not None:
                 return reduced
         except Undefined:
@@ -392,19 +392,19 @@ def pull(trace, seeds: list) -> list:
             pause.end()
 
 
-def _sweep(trace: Tape, seeds: list, again: bool | None, even: bool = False) -> list:
+def _sweep(trace: Tape, seeds: AnyList, again: bool | None, even: bool = False) -> AnyList:
     """`again`: None in the first sweep; later, whether careful rules may be used. `even`: in the third."""
     records = [careful_record(r, even) for r in trace.records] if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made: Any = getattr(records, "cotangents", None)
-    G: list = [None] * (top + 1) if made is None else made(top + 1)
+    G: AnyList = [None] * (top + 1) if made is None else made(top + 1)
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
     _swept(records, G, again)
     return G
 
 
-def _swept(records: list, G: list, again: bool | None) -> None:
+def _swept(records: AnyList, G: AnyList, again: bool | None) -> None:
     owned: set[int] = set()
     for k in range(len(G) - 1, -1, -1):
         g = G[k]
@@ -473,7 +473,7 @@ def _swept(records: list, G: list, again: bool | None) -> None:
             G[i][j] = g
 
 
-def careful_record(record: tuple, even: bool) -> tuple:
+def careful_record(record: AnyTuple, even: bool) -> AnyTuple:
     rule, i, second, j, *rest = record
     squares = (len(i) == 2 and i[0] == i[1] if second is MANY else i == j) if even else None
     if rule is None and second is None or second in (REGION, ELEMENT, PART):
@@ -494,7 +494,7 @@ def careful_primitive(prim: Primitive, squares: bool | None) -> Primitive:
     return other
 
 
-def known(g) -> tuple:
+def known(g: Any) -> AnyTuple:
     """(values of a cotangent, of all samples, or None; whether it is tracked). The values choose between
     two sweeps. The first is right for other values, so hidden values may be read."""
     tracked = False
@@ -506,14 +506,14 @@ def known(g) -> tuple:
     return g, tracked
 
 
-def is_tracked_zero(g):
+def is_tracked_zero(g: Any) -> Any:
     """Is a tracked cotangent zero somewhere? It may not stay zero, because its own derivative is
     computed."""
     g, tracked = known(g)
     return tracked and (g is None or np.any(g == 0))
 
 
-def has_nan(g) -> bool:
+def has_nan(g: Any) -> bool:
     """Does a cotangent hold a nan? (False on a device, which would have to synchronise.)"""
     if type(g) is not ndarray:
         g, _ = known(g)
@@ -533,7 +533,9 @@ def has_nan(g) -> bool:
     return isinstance(g, (float, complex, np.generic)) and g != g
 
 
-def many(G: list, owned: set, g, prim, slots: list, out, inputs: list, params: Params) -> None:
+def many(
+    G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: Any, inputs: AnyList, params: Params
+) -> None:
     """The general record: one reverse rule for each active input, or one joint rule. It does what
     `AdaptedRule` does for the short records: adjoints of holomorphic rules, and cotangents in the dtype of
     their input."""
@@ -559,7 +561,7 @@ def many(G: list, owned: set, g, prim, slots: list, out, inputs: list, params: P
             G[s] = c if h is None else add_cotangents(h, c, s, owned)
 
 
-def joint(G: list, owned: set, terms: tuple, i, j, x, y) -> None:
+def joint(G: AnyList, owned: set[Any], terms: AnyTuple, i: Any, j: Any, x: Any, y: Any) -> None:
     """Distribute the cotangents of two real inputs, summed over broadcast axes."""
     c, e = terms
     if i is not None:
@@ -577,7 +579,7 @@ def joint(G: list, owned: set, terms: tuple, i, j, x, y) -> None:
 # --- cotangents of buffers: the sweep owns them, adds into them, masks them and passes them on ---
 
 
-def buffer_of(G: list, owned: set, slot: int, layout: tuple):
+def buffer_of(G: AnyList, owned: set[Any], slot: int, layout: AnyTuple) -> Any:
     """The cotangent of a buffer in memory that the sweep may change, with the layout of the buffer. Zeros
     if there is none yet."""
     h = G[slot]
@@ -599,12 +601,12 @@ def buffer_of(G: list, owned: set, slot: int, layout: tuple):
     return h
 
 
-def add_region(buffer, c, path: tuple, at):
+def add_region(buffer: Any, c: Any, path: AnyTuple, at: Any) -> Any:
     """Add c to the region of an owned buffer. A plain buffer becomes a Variable if c is one."""
     return _bound(ADD_AT, buffer, c, path, at)
 
 
-def _bound(prim, buffer, c, path: tuple, at):
+def _bound(prim: Any, buffer: Any, c: Any, path: AnyTuple, at: Any) -> Any:
     if isinstance(buffer, Variable) or isinstance(c, Variable):
         if isinstance(c, Variable) and c is buffer:
             c = copied(c)
@@ -620,11 +622,11 @@ def _bound(prim, buffer, c, path: tuple, at):
     return prim.run(buffer, c, path=path, at=at)
 
 
-def set_region(buffer, c, path: tuple, at, prim):
+def set_region(buffer: Any, c: Any, path: AnyTuple, at: Any, prim: Any) -> Any:
     return _bound(prim, buffer, c, path, at)
 
 
-def read_region(buffer, path: tuple, at):
+def read_region(buffer: Any, path: AnyTuple, at: Any) -> Any:
     """A copy of the region; a copy because the buffer will change."""
     params = {"path": path, "at": at, "copy": True}
     if type(buffer) in DIRECT and buffer._trace is not None:

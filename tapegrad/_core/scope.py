@@ -19,6 +19,8 @@ from weakref import WeakSet, ref
 
 import numpy as np
 
+from .typing import AnyDict, AnyFunction, AnyList, AnyTuple
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -27,10 +29,10 @@ class ThreadScope(threading.local):
     """The open state of this thread. Its namespace is restored in one step."""
 
     depth: int  # how many transforms are open
-    shadows: tuple  # theirs (_capture)
+    shadows: AnyTuple  # theirs (_capture)
     hiding: Any  # those that hide values
     # of each tape by hand, the copies that were made for writes (_transforms.tape.Tape.snapshots)
-    copies: tuple
+    copies: AnyTuple
     of_one: bool  # is a call for all samples, or replays, run for one of them (implicit.sequential.py)?
     sweeping: Any  # the tape that is being swept (_core.reverse)
     apart: bool  # is the next call of a transform a part of a sweep (_transforms.call.RecordedCall)?
@@ -46,7 +48,7 @@ class ThreadScope(threading.local):
     # what replays have found unchanged, in a block in which nothing else runs (replay.signature)
     compared: Any
     sweeps: int  # how many sweeps run that other threads wait for (_capture.threads)
-    unfinished: tuple  # objects whose `end(error)` is due when the block is left
+    unfinished: AnyTuple  # objects whose `end(error)` is due when the block is left
     block: Any  # the innermost block
     outside: Any  # the state outside of all blocks
 
@@ -64,7 +66,7 @@ CLOSED: dict[str, Any] = {
     "aliased": MappingProxyType({}),
 }
 OPEN = ThreadScope()
-WATCHERS: list = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
+WATCHERS: AnyList = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
 
 
 # --- floating-point settings ---
@@ -73,7 +75,7 @@ WATCHERS: list = []  # those of all threads: empty, which is asked sooner than O
 # `np.errstate` changes in the context.
 
 
-def error_of_block():
+def error_of_block() -> Any:
     before = contextvars.copy_context()
     with np.errstate(all="ignore"):
         inside = contextvars.copy_context()
@@ -81,11 +83,11 @@ def error_of_block():
     return changed[0] if len(changed) == 1 else None
 
 
-def _told() -> tuple:
+def _told() -> AnyTuple:
     return np.geterr(), np.geterrcall()
 
 
-def _put(setting: tuple) -> None:
+def _put(setting: AnyTuple) -> None:
     np.seterr(**setting[0])
     np.seterrcall(setting[1])
 
@@ -97,7 +99,7 @@ now: Callable[[], Any] = _told if VARIABLE is None else VARIABLE.get
 put: Callable[[Any], Any] = _put if VARIABLE is None else VARIABLE.set
 
 
-def setting(**modes):
+def setting(**modes: Any) -> Any:
     """The setting that `np.errstate(**modes)` makes, for `put`."""
     with np.errstate(**modes):
         return now()
@@ -138,7 +140,7 @@ def scope_block() -> ScopeBlock:
     return context
 
 
-def changed(**fields) -> ScopeBlock:
+def changed(**fields: Any) -> ScopeBlock:
     """The same context, with new values of fields of `OPEN` inside the block."""
     context = scope_block()
     block = context.__enter__.args[1]
@@ -148,7 +150,7 @@ def changed(**fields) -> ScopeBlock:
     return context
 
 
-def leave_block(block: list, kind, error, traceback) -> None:
+def leave_block(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
     """Exit of a block."""
     state, before = OPEN.__dict__, block[1]
     if error is None and state["unfinished"] is before["unfinished"]:
@@ -157,7 +159,7 @@ def leave_block(block: list, kind, error, traceback) -> None:
         close(state, block, error)
 
 
-def restore_fields(block: list, kind, error, traceback) -> None:
+def restore_fields(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
     """Exit of a block that changed fields."""
     close(OPEN.__dict__, block, error)
 
@@ -173,7 +175,7 @@ def entry(f: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
-def outside(**changes) -> None:
+def outside(**changes: Any) -> None:
     """Change the state outside of all blocks."""
     state = OPEN.__dict__
     state.update(changes)
@@ -181,7 +183,7 @@ def outside(**changes) -> None:
         state["outside"] = {**state, "outside": None}
 
 
-def close(state: dict, block: list, error) -> None:
+def close(state: AnyDict, block: AnyList, error: Any) -> None:
     """Restore the state before the block. An exception on the way becomes a note on `error`, if there is
     one. May be repeated."""
     before, watcher = block[1], state["watcher"]
@@ -210,7 +212,7 @@ class UnknownError(BaseException):
     """Stands for the error that ended a block, if it is no longer known."""
 
 
-def leave_abandoned_blocks(_=None) -> None:
+def leave_abandoned_blocks(_: Any = None) -> None:
     """Exit the blocks whose frames have dropped them without a regular exit."""
     state = OPEN.__dict__
     while state["block"] is not None and state["block"][0]() is None:
@@ -221,7 +223,7 @@ class Exit:
     """The method `__exit__` of contexts that users open. It calls `leave_block(*error)`, which may be
     repeated. If `__enter__` calls `hold`, the exit runs even if an interrupt comes first."""
 
-    def __get__(self, context, owner):
+    def __get__(self, context: Any, owner: Any) -> Any:
         if context is None:
             return owner.left
         leave = partial(Exit.taken, context)
@@ -229,17 +231,17 @@ class Exit:
         return leave
 
     @staticmethod
-    def taken(context, *error) -> None:
+    def taken(context: Any, *error: Any) -> None:
         context.left(*error)
         context._exit_held = None
 
     @staticmethod
-    def hold(context) -> None:
+    def hold(context: Any) -> None:
         if getattr(context, "_exit_asked", bool)():  # a `with` statement has asked for the exit, and holds it
             context._exit_held = ref(context._exit_asked(), lambda _: context.left())
 
 
-def at_the_end_of_an_object(call: Callable, *args) -> None:
+def at_the_end_of_an_object(call: AnyFunction, *args: Any) -> None:
     """Run `call(*args)` in a `__del__`. Python only prints an exception there, so an interrupt would be
     lost. It is raised again afterwards."""
     try:
@@ -250,7 +252,7 @@ def at_the_end_of_an_object(call: Callable, *args) -> None:
         _thread.start_new_thread(_thread.interrupt_main, ())
 
 
-def at_the_end_of(owner, name: str) -> None:
+def at_the_end_of(owner: Any, name: str) -> None:
     """Run `finish()` of an attribute so; it is lacking if an exception ended the constructor."""
     if (value := getattr(owner, name, None)) is not None:
         at_the_end_of_an_object(value.finish)
@@ -261,7 +263,7 @@ def at_the_end_of(owner, name: str) -> None:
 LOCKS: WeakSet[Any] = WeakSet()
 
 
-def lock():
+def lock() -> Any:
     """A reentrant lock. It is free in a child process, even if a thread of the parent held it. (Its
     methods are compiled, so no interrupt can come between acquiring it and the block.)"""
     made = threading.RLock()

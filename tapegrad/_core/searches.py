@@ -9,7 +9,6 @@ sum of a series the derivative shrinks with the margin."""
 import dis
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from .errors import NonDifferentiableWarning, opcode_at, package_of_frame, stack
 from .primitive import layout_of
 from .reverse import known
+from .typing import AnyFunction, AnyTuple
 from .variable import Variable
 
 LEAST_MARGIN = 1e-12  # a margin below this part of the sides counts as zero
@@ -41,13 +41,13 @@ class ComparisonSearch:
         "bound", "equal", "first", "flips", "found", "margin", "over", "place", "positive", "run", "visits"
     )  # fmt: skip
     bound: float
-    equal: tuple | None  # the place, if an argument was equal to a stored number
-    first: tuple
+    equal: AnyTuple | None  # the place, if an argument was equal to a stored number
+    first: AnyTuple
     flips: Any
-    found: tuple | None
+    found: AnyTuple | None
     margin: float
     over: bool  # is the place left alone?
-    place: tuple
+    place: AnyTuple
     positive: Any
     run: int
 
@@ -55,7 +55,7 @@ class ComparisonSearch:
         self.visits, self.run, self.bound, self.found, self.over = 0, 0, 0.0, None, False
         self.equal = None
 
-    def visit(self, trace, sides: tuple, values: tuple, frame) -> None:
+    def visit(self, trace: Any, sides: AnyTuple, values: AnyTuple, frame: Any) -> None:
         """Note a comparison of two `sides`, of which the trace follows one or both, with their `values`."""
         self.visits += 1
         if self.visits == 1:
@@ -92,19 +92,19 @@ class ComparisonSearch:
         self.margin, self.positive = margin, positive
 
 
-def is_comparison(frame) -> bool:
+def is_comparison(frame: Any) -> bool:
     """Does the code itself compare, and not a function of C, as `sort`?  An integrator whose steps are cut
     down where the right-hand side jumps searches nothing."""
     own = opcode_at(frame) == COMPARE_OP
     return own and not any([".integrate" in (f.f_globals.get("__name__") or "") for f in stack()])
 
 
-def new_search(trace, place: int) -> ComparisonSearch:
+def new_search(trace: Any, place: int) -> ComparisonSearch:
     found = trace.searches[place] = ComparisonSearch()
     return found
 
 
-def note_comparison(sides: tuple, frame) -> None:
+def note_comparison(sides: AnyTuple, frame: Any) -> None:
     """Two sides are compared for their order, in the `frame`."""
     sides = tuple([shown(side) for side in sides])
     for side in sides:
@@ -116,14 +116,14 @@ def note_comparison(sides: tuple, frame) -> None:
             return
 
 
-def may_agree(found, answer: bool) -> bool:
+def may_agree(found: Any, answer: bool) -> bool:
     """May this be the answer for all elements? (One is looked at.)"""
     if type(found) is np.ndarray:
         return found.size > 0 and bool(found.item(0)) is answer
     return type(found) in (bool, np.bool_) and bool(found) is answer
 
 
-def note_equality(sides: tuple, frame) -> None:
+def note_equality(sides: AnyTuple, frame: Any) -> None:
     """Two sides are compared for equality, in the `frame`. NumPy and SciPy have no memos, and a number that
     the code writes is no stored one."""
     sides = tuple([shown(side) for side in sides])
@@ -145,7 +145,7 @@ def note_equality(sides: tuple, frame) -> None:
         search.equal = frame.f_code.co_filename, frame.f_lineno
 
 
-def note_hash(x: Variable, frame) -> None:
+def note_hash(x: Variable, frame: Any) -> None:
     """The hash of x is taken in the `frame`, as where x is looked up in a dict."""
     place = id(frame.f_code) + frame.f_lasti
     if (trace := x._trace) is None or place in trace.searches:
@@ -156,7 +156,7 @@ def note_hash(x: Variable, frame) -> None:
         search.over, search.equal = True, (frame.f_code.co_filename, frame.f_lineno)
 
 
-def shown(x):
+def shown(x: Any) -> Any:
     """x where its values are hidden: what is under it."""
     layout_of(x)  # (this reads a view)
     while isinstance(x, Variable) and x._trace is not None and x._trace.visibility:
@@ -164,7 +164,7 @@ def shown(x):
     return x
 
 
-def difference(x, y):
+def difference(x: Any, y: Any) -> Any:
     """x - y as a float, or some elements of it; zero where it is rounding error.  None where it is not real,
     or on a device."""
     try:
@@ -182,7 +182,7 @@ def difference(x, y):
         return None
 
 
-def sensitivity(trace, sides: tuple):
+def sensitivity(trace: Any, sides: AnyTuple) -> Any:
     """The derivative of the margin: in forward mode its size, in reverse mode the seeds of a sweep that gives
     it."""
     seeds, tangent, size = [], 0.0, max([shape_size(side) for side in sides])
@@ -198,11 +198,11 @@ def sensitivity(trace, sides: tuple):
     return seeds or float(np.max(np.abs(tangent), initial=0.0))
 
 
-def shape_size(x) -> int:
+def shape_size(x: Any) -> int:
     return math.prod(getattr(layout_of(x), "shape", ()))
 
 
-def tell_searches(trace, size_of: Callable, connected: bool = True) -> None:
+def tell_searches(trace: Any, size_of: AnyFunction, connected: bool = True) -> None:
     """Warn of the searches that this trace has met, each at its place.  `size_of` gives the size of a
     derivative that is kept as seeds.  `connected`: does a result depend on what the trace follows?"""
     for search in trace.searches.values():

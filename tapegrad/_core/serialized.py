@@ -6,6 +6,7 @@ text, and of the content of each saved array. Of a number that `%` formats only 
 number in a text that is a rounding of it counts. Followed code that reads numbers compares."""
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from .scope import OPEN
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")  # not an integer
 
 
-def hashes(x) -> set[int]:
+def hashes(x: Any) -> set[int]:
     """Of the numbers in a text, or of the content of an array of floats."""
     if isinstance(x, bytes):
         x = x.decode(errors="replace")
@@ -24,7 +25,7 @@ def hashes(x) -> set[int]:
     return {hash(x.tobytes())} if isinstance(x, np.ndarray) and x.dtype.kind in "fc" else set()
 
 
-def note_written(x) -> None:
+def note_written(x: Any) -> None:
     """A text, or an array that is saved, has values of tracked Variables."""
     if OPEN.shadows:
         outermost = OPEN.shadows[0]
@@ -42,7 +43,7 @@ def note_formatted(x: float) -> None:
         outermost.formatted_numbers.add(x)
 
 
-def has_rounding(text, values: set[float]) -> bool:
+def has_rounding(text: Any, values: set[float]) -> bool:
     """Is a number in the text one of the values, rounded to the digits that the text shows?"""
     text = text.decode(errors="replace") if isinstance(text, bytes) else text
     for number in NUMBER.findall(text) if isinstance(text, str) else ():
@@ -54,7 +55,7 @@ def has_rounding(text, values: set[float]) -> bool:
     return False
 
 
-def refuse_written(x, call: str) -> None:
+def refuse_written(x: Any, call: str) -> None:
     """Raise if a text or array that `call` reads contains what an open call has written."""
     if not OPEN.shadows:
         return

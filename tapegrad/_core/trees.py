@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .errors import ArgumentError
+from .typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .variable import HANDLES, SUBARRAYS, Subarray, Variable
 
 # the usual ones, recognised without a search
 LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, *HANDLES))
 
 
-def tuple_of(x: Any) -> tuple:
+def tuple_of(x: Any) -> AnyTuple:
     return x if isinstance(x, tuple) else (x,)
 
 
@@ -53,7 +54,7 @@ class Const:
         return f"Const({self.value!r})"
 
 
-def nested(f: Callable) -> Callable:
+def nested(f: AnyFunction) -> AnyFunction:
     """f of one object, as a function that maps it over lists, tuples and dicts as well."""
 
     @functools.wraps(f)
@@ -66,7 +67,7 @@ def nested(f: Callable) -> Callable:
     return run
 
 
-REGISTERED: dict = {}  # class -> (flatten, unflatten)
+REGISTERED: AnyDict = {}  # class -> (flatten, unflatten)
 # in a shadow class: the class that it stands for (`typing` does not count a name with _abc_ as a member
 # of a protocol)
 REAL = "_abc_tapegrad_real"
@@ -141,7 +142,7 @@ def is_node(x: Any) -> bool:
     )
 
 
-def fields_of(x: Any) -> list:
+def fields_of(x: Any) -> AnyList:
     """The names of the fields of a dataclass, an attrs class or a subarray."""
     kind = type(x)
     if issubclass(kind, Subarray):
@@ -151,14 +152,14 @@ def fields_of(x: Any) -> list:
     ]
 
 
-def flattening_of(kind: type) -> tuple | None:
+def flattening_of(kind: type) -> AnyTuple | None:
     """(flatten, unflatten) of a registered class, or of its shadow class."""
     if not REGISTERED:
         return None
     return REGISTERED.get(original_class(kind))
 
 
-def flattened(x: Any) -> tuple:
+def flattened(x: Any) -> AnyTuple:
     """(members, rest, unflatten) of a registered object."""
     ways = flattening_of(type(x))
     assert ways is not None
@@ -171,7 +172,7 @@ def flattened(x: Any) -> tuple:
     return *found, ways[1]
 
 
-def children(x: Any) -> list:
+def children(x: Any) -> AnyList:
     if isinstance(x, dict):
         return list(x.values())
     if isinstance(x, (tuple, list)):
@@ -181,7 +182,7 @@ def children(x: Any) -> list:
     return [getattr(x, name) for name in fields_of(x)]
 
 
-def rebuilt(x: Any, members: list) -> Any:
+def rebuilt(x: Any, members: AnyList) -> Any:
     """A node like x with other members. A dataclass or attrs class is made without a call of `__init__`."""
     if isinstance(x, dict):
         return type(x)(zip(x, members, strict=True)) if type(x) is dict else _like_dict(x, members)
@@ -212,13 +213,13 @@ def without_subarrays(x: Any) -> Any:
     return x if all(map(operator.is_, members, children(x))) else rebuilt(x, members)
 
 
-def _like_dict(x: dict, members: list) -> dict:
+def _like_dict(x: AnyDict, members: AnyList) -> AnyDict:
     y = copy.copy(x)  # (`x.copy()` of a subclass may return a dict)
     y.update(zip(list(x), members, strict=True))
     return y
 
 
-def members_like(x: Any, other: Any) -> list | None:
+def members_like(x: Any, other: Any) -> AnyList | None:
     """The members of `other` in the order of those of the node x: by key in dicts, else by position. None
     if `other` has a different tree.
 
@@ -270,7 +271,7 @@ class AuxiliaryData:
     __hash__ = None  # type: ignore[assignment]
 
 
-def tree_map(f: Callable, x: Any, *rest: Any) -> Any:
+def tree_map(f: AnyFunction, x: Any, *rest: Any) -> Any:
     """Apply f to each leaf, together with the leaves at the same place in further trees. Returns a tree
     like x."""
     if is_node(x):
@@ -285,7 +286,7 @@ def tree_map(f: Callable, x: Any, *rest: Any) -> Any:
     return f(x, *rest)
 
 
-def steps(x: Any) -> list:
+def steps(x: Any) -> AnyList:
     """The access text of each member of a node: `['a']`, `[0]` or `.name`."""
     if isinstance(x, dict):
         return [f"[{k!r}]" for k in x]
@@ -294,17 +295,17 @@ def steps(x: Any) -> list:
     return [f"[{n}]" for n in range(len(children(x)))]
 
 
-def paths(x: Any, path: str = "") -> list:
+def paths(x: Any, path: str = "") -> AnyList:
     """The access paths of the leaves, in the order of `leaves`."""
     if not is_node(x):
         return [path]
     return [p for c, step in zip(children(x), steps(x), strict=True) for p in paths(c, path + step)]
 
 
-def leaves(x: Any) -> list:
+def leaves(x: Any) -> AnyList:
     if not is_node(x):
         return [x]
-    found: list = []
+    found: AnyList = []
     for c in children(x):
         if type(c) in LEAVES:
             found.append(c)

@@ -61,7 +61,7 @@ import numpy as np
 from .arrays import copy_with_layout, is_array, room_like
 from .errors import ArgumentError
 from .registry import late
-from .typing import Array, Number
+from .typing import AnyTuple, Array, Number
 
 if TYPE_CHECKING:  # ops/variable_methods.py supplies the methods
     from .attached import Attached
@@ -154,7 +154,7 @@ class View(ArrayVariable):
 
     __slots__ = ("_base", "_path", "_seen")
     _base: Variable
-    _path: tuple
+    _path: AnyTuple
     _seen: int
 
 
@@ -182,7 +182,7 @@ class PlainSubarray(np.ndarray[Any, Any]):
 SUBARRAYS: set[type] = set()  # classes of subarrays; while it is empty, nobody searches for one
 
 
-class VariableClasses(dict):
+class VariableClasses(dict[Any, Any]):
     """type of a value -> class of a Variable over it."""
 
     __slots__ = ()

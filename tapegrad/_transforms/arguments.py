@@ -4,7 +4,8 @@
 
 import functools
 import types
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
@@ -32,11 +33,12 @@ from .._core.trees import (
     leaves,
     with_leaves,
 )
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, Variable, bottom, copied, frozen, variable
 from ..ops.declare import dtype
 
 
-def user_name(f) -> str:
+def user_name(f: Any) -> str:
     if type(f) is types.FunctionType:
         return f.__name__
     while isinstance(f, (functools.partial, Const)):
@@ -44,7 +46,7 @@ def user_name(f) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
-def where_of(f) -> str:
+def where_of(f: Any) -> str:
     """Where f is defined, as ' (defined at file:line)'; an empty text if that is unknown."""
     code = getattr(getattr(f, "__wrapped__", f), "__code__", None)
     return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
@@ -56,7 +58,7 @@ USAGE = {"vjp": "vjp(f, x)", "jvp": "jvp(f, (x,), (v,))", "hvp": "hvp(f, x, v)",
          "inplace": "inplace(f, like)", "stateful": "stateful(f, a)"}  # fmt: skip
 
 
-def check_function(call: str, f) -> None:
+def check_function(call: str, f: Any) -> None:
     """Raise unless f is a function. `call` is the name of the transform."""
     if callable(f.value if type(f) is Const else f):
         return
@@ -77,7 +79,7 @@ def check_function(call: str, f) -> None:
     )
 
 
-def checked_argnums(call: str, argnums) -> int | tuple:
+def checked_argnums(call: str, argnums: Any) -> int | AnyTuple:
     """Check `argnums`, and return it as an int or a tuple of ints."""
     if type(argnums) is int:
         return argnums
@@ -104,14 +106,14 @@ def checked_argnums(call: str, argnums) -> int | tuple:
     return numbers if several is argnums else numbers[0]
 
 
-def all_positions(call: str, argnums: int | tuple | None, primals: tuple) -> int | tuple:
+def all_positions(call: str, argnums: int | AnyTuple | None, primals: AnyTuple) -> int | AnyTuple:
     """Check `argnums`; None stands for all primals."""
     if argnums is None:
         return 0 if len(primals) == 1 else tuple(range(len(primals)))
     return checked_argnums(call, argnums)
 
 
-def numpy_number(x):
+def numpy_number(x: Any) -> Any:
     """Convert a Python float or complex number to NumPy's scalar type."""
     return np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
 
@@ -121,7 +123,7 @@ def writable_value(x: Variable) -> Variable:
     return x._trace.taken(x) if x._trace is not None and x._trace.visibility == SAMPLED else frozen(x)
 
 
-def enter_leaf(x, call: str = ""):
+def enter_leaf(x: Any, call: str = "") -> Any:
     """The value of an argument leaf, unaffected by later writes: arrays are copied, Variables are frozen."""
     if type(x) is np.ndarray:
         return copy_with_layout(x)
@@ -139,7 +141,7 @@ def enter_leaf(x, call: str = ""):
 OPERATORS = frozenset(("__add__", "__mul__", "__matmul__", "__array_ufunc__", "__array_function__"))
 
 
-def check_operators(what: str, x) -> None:
+def check_operators(what: str, x: Any) -> None:
     """Raise for a subclass of `ndarray` with operators of its own, such as numpy.matrix."""
     kind = type(x)
     if kind is np.ndarray or not issubclass(kind, np.ndarray):
@@ -159,16 +161,16 @@ class Inputs:
     It knows which leaves are active, and builds the arguments for f. The key of a leaf is its number among
     the leaves of the arguments in `argnums`."""
 
-    def __init__(self, call: str, argnums: int | tuple, args: tuple):
+    def __init__(self, call: str, argnums: int | AnyTuple, args: AnyTuple):
         self.call, self.args = call, args
         if type(argnums) is int and 0 <= argnums < len(args):
             self.single, self.nums = True, (argnums,)
         else:
             self.single, self.nums = isinstance(argnums, int), positions(call, argnums, len(args))
-        self.flat: list
-        self.watched: dict = {}  # key -> value of the active leaf
-        self.given: list = []  # (the caller's array, the handle that stands for it)
-        self.fresh: list = []  # trees made here that hold nothing but Variables and numbers
+        self.flat: AnyList
+        self.watched: AnyDict = {}  # key -> value of the active leaf
+        self.given: AnyList = []  # (the caller's array, the handle that stands for it)
+        self.fresh: AnyList = []  # trees made here that hold nothing but Variables and numbers
         self.outer = OPEN.aliased
         # the usual call
         if len(args) == 1 and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and self.nums:
@@ -208,7 +210,7 @@ class Inputs:
             f"argnums="
         )
 
-    def rebuilt(self, a, members: list):
+    def rebuilt(self, a: Any, members: AnyList) -> Any:
         """The argument a with other leaves."""
         if not is_node(a):
             return members[0]
@@ -217,7 +219,7 @@ class Inputs:
             self.fresh.append(new)
         return new
 
-    def replaced(self, new: Callable, shared: Collection[int]) -> list:
+    def replaced(self, new: AnyFunction, shared: Collection[int]) -> AnyList:
         """The arguments for f: `new(x)` in place of each leaf x, and `Const` removed.  `shared`: the ids of
         those that share memory."""
         aliased, out = {}, []
@@ -235,7 +237,7 @@ class Inputs:
             OPEN.aliased = {**self.outer, **aliased}
         return out
 
-    def enter(self, watch: Callable) -> list:
+    def enter(self, watch: AnyFunction) -> AnyList:
         """The arguments for f: `watch(key, value)` in place of each active leaf, and `Const` removed."""
         if (
             len(self.args) == 1
@@ -261,7 +263,7 @@ class Inputs:
                 self.given.append((x, v))
                 key += 1
                 continue
-            members: list = []
+            members: AnyList = []
             for x in self.flat[n]:
                 if is_active(x):
                     value = self.watched[key] = enter_leaf(x, self.call)
@@ -293,7 +295,7 @@ class Inputs:
             OPEN.aliased = {**self.outer, **aliased}
         return [a.value if isinstance(a, Const) else a for a in out] if self.constants else out
 
-    def results(self, found: dict):
+    def results(self, found: AnyDict) -> Any:
         """The results in the tree of each argument in `argnums`: `found[key]` at active leaves, else None."""
         if self.single and type(self.args[self.nums[0]]) in LEAVES:
             return found.get(0)
@@ -310,7 +312,7 @@ PLAIN_OF = {**REMEDIES, "pandas": "s.to_numpy()"}
 PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
-def positions(call: str, argnums: int | tuple, count: int) -> tuple:
+def positions(call: str, argnums: int | AnyTuple, count: int) -> AnyTuple:
     """The positions that `argnums` names among `count` arguments; negative ones count from the end."""
     wanted = argnums if isinstance(argnums, tuple) else (argnums,)
     if not all([-count <= n < count for n in wanted]):
@@ -328,7 +330,7 @@ def positions(call: str, argnums: int | tuple, count: int) -> tuple:
     return found
 
 
-def is_active(x) -> bool:
+def is_active(x: Any) -> bool:
     """Does this leaf of an argument have a derivative?"""
     kind = type(x)
     if kind is np.ndarray:
@@ -336,16 +338,16 @@ def is_active(x) -> bool:
     return kind is float or is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc")
 
 
-NOTHING: frozenset = frozenset()
+NOTHING: frozenset[Any] = frozenset()
 
 
-def overlapping(arrays: list) -> Collection[int]:
+def overlapping(arrays: AnyList) -> Collection[int]:
     """The ids of those plain arrays that share memory with another one of the list."""
     if len({id(a) for a in arrays}) == len(arrays) and all(
         [getattr(a, "base", None) is None for a in arrays]
     ):
         return NOTHING  # each has memory of its own
-    roots: dict = {}
+    roots: AnyDict = {}
     for a in arrays:
         if type(a) is np.float64 or type(a) is float:
             continue

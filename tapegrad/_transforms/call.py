@@ -6,7 +6,6 @@ Reading order: results; `run_once`; `RecordedCall` (reverse) and `run_forward`. 
 import math
 import re
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,7 @@ from .._core.trees import (
     tree_map,
     without_subarrays,
 )
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, FLOAT, HANDLES, Variable, bottom, frozen
 from .._dispatch.faces import has_objects, numbers_of_table
 from ..ops import shaping
@@ -68,7 +68,7 @@ from .arguments import (
 COPIED_RESULT_BYTES = 4096  # bytes; to copy so little costs less than to ask whether that is needed
 
 
-def constant_like(x, c: float):
+def constant_like(x: Any, c: float) -> Any:
     """A constant of the shape and dtype of x.  A number of NumPy's own is 6 times as fast as a 0-d array."""
     if type(x) is np.float64:
         return np.float64(c)
@@ -80,7 +80,7 @@ def constant_like(x, c: float):
     return xp_of(x).full(x.shape, c, x.dtype)
 
 
-def derivative_out(g, like, plain: bool = False):
+def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
     """A derivative as a result for the caller, with the kind and dtype of `like`, and memory of its own in
     C order. It is a Variable only within an outer transform; `plain` says that there is none."""
     if plain or not OPEN.depth:  # the usual ones, told at once
@@ -103,13 +103,13 @@ def derivative_out(g, like, plain: bool = False):
     return plain_result(_plain_out(g, layout_of(like)))
 
 
-def plain_result(a):
+def plain_result(a: Any) -> Any:
     """A plain result. Within another transform it becomes a Variable of level 0, because the user may write
     tracked values into it."""
     return handle(a) if OPEN.depth and is_array(a) else a
 
 
-def _plain_out(g, like):
+def _plain_out(g: Any, like: Any) -> Any:
     if not is_array(like):
         return dtype(like).type(g.item() if is_array(g) else g) if xp_of(g) is np else g
     if not is_array(g):
@@ -125,7 +125,7 @@ def _plain_out(g, like):
     return g.copy()
 
 
-def value_out(y):
+def value_out(y: Any) -> Any:
     """What a function returned, one level down, as a result for the caller."""
     if isinstance(y, Variable):
         y = live(y)
@@ -135,10 +135,10 @@ def value_out(y):
     return plain_result(owned(y)) if is_array(y) else np.float64(y) if type(y) is float else y
 
 
-def plain_tree(y):
+def plain_tree(y: Any) -> Any:
     """The auxiliary output, with plain values in place of Variables of ended transforms."""
 
-    def leaf(v):
+    def leaf(v: Any) -> Any:
         if has_objects(v):
             v = v.copy()
             v.reshape(-1)[:] = [plain_tree(e) for e in v.flat]
@@ -148,7 +148,7 @@ def plain_tree(y):
     return tree_map(leaf, without_subarrays(y))
 
 
-def lowered_leaf(y, trace: Trace) -> tuple:
+def lowered_leaf(y: Any, trace: Trace) -> AnyTuple:
     """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
     if type(y) in DIRECT and y._trace is trace:
         return y._value, y._slot
@@ -162,13 +162,13 @@ def lowered_leaf(y, trace: Trace) -> tuple:
     return y, None
 
 
-def returned(y):
+def returned(y: Any) -> Any:
     """What a function returned, with object arrays of tracked numbers, and columns and tables of them, as
     arrays of numbers, and with the arrays of subarrays."""
     if type(y) in HANDLES:
         return y
 
-    def elements(v):
+    def elements(v: Any) -> Any:
         if has_objects(v) or hasattr(type(v), "plain_elements"):
             return argument(v)
         return arrays_of_tables(v)
@@ -176,11 +176,11 @@ def returned(y):
     return tree_map(elements, without_subarrays(y))
 
 
-def arrays_of_tables(y, plain: bool = False):
+def arrays_of_tables(y: Any, plain: bool = False) -> Any:
     """What a function returned, with columns and tables of tracked numbers as arrays: labels have no place in
     a derivative. `plain`: other floats too, which are tracked in another run."""
 
-    def array(v):
+    def array(v: Any) -> Any:
         if not is_table(v):
             return v
         numbers = numbers_of_table(v)
@@ -190,14 +190,14 @@ def arrays_of_tables(y, plain: bool = False):
 
 
 def run_once(
-    f: Callable,
+    f: AnyFunction,
     trace: Trace,
     inputs: Inputs,
-    args: list,
-    kwargs: dict,
-    read: Callable,
-    lift: Callable | None = None,
-    watch=None,
+    args: AnyList,
+    kwargs: AnyDict,
+    read: AnyFunction,
+    lift: AnyFunction | None = None,
+    watch: Any = None,
 ) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be
     called in a block of `scope_block`, which closes the trace if f raises; the shadow that is returned wants
@@ -238,7 +238,7 @@ def run_once(
     return shadow
 
 
-def in_our_words(error: BaseException, f: Callable, inputs: Inputs, outer) -> TapegradError | None:
+def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: Any) -> TapegradError | None:
     """The error to raise in place of `error`, which f raised, or None. A common mistake is explained in a
     note."""
     ours = heard_error(error, OPEN.dropped or [], outer)
@@ -268,7 +268,7 @@ COMPILED_ARGUMENT = re.compile(
 )
 
 
-def note_lists(error: TypeError, args: tuple) -> None:
+def note_lists(error: TypeError, args: AnyTuple) -> None:
     """Explain in a note that a list of numbers is not an array."""
     for n, a in enumerate(args):
         if type(a) in (list, tuple) and a and all([type(x) in (float, int, complex, list) for x in a]):
@@ -288,30 +288,30 @@ class RecordedCall:
     def __init__(
         self,
         call: str,
-        f: Callable,
-        argnums,
-        args: tuple,
-        kwargs: dict,
+        f: AnyFunction,
+        argnums: Any,
+        args: AnyTuple,
+        kwargs: AnyDict,
         has_aux: bool = False,
-        lift: Callable | None = None,
+        lift: AnyFunction | None = None,
         swept: bool = True,
     ):
         self.inputs = inputs = Inputs(call, argnums, args)
         self.tape = tape = reverse.Tape(swept)
-        self.slots: dict = {}
+        self.slots: AnyDict = {}
         self.aux: Any = None
         part, OPEN.apart = OPEN.apart, False
         if not part:
             tape.leaves = {}
 
-        def watch(key, value):
+        def watch(key: Any, value: Any) -> Any:
             x = tape.watch(value)
             self.slots[key] = x._slot
             if not part:
                 tape.leaves[x._slot] = value
             return x
 
-        def read(y) -> None:
+        def read(y: Any) -> None:
             if has_aux:
                 y, self.aux = with_auxiliary(call, f, y)
             self.tree = y = returned(y)
@@ -332,16 +332,16 @@ class RecordedCall:
         reverse.release(self.tape)
         self.shadow.finish()
 
-    def value(self):
+    def value(self) -> Any:
         members = iter(self.low)
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
-    def cotangents(self, call: str, w, what: str = "cotangent") -> list:
+    def cotangents(self, call: str, w: Any, what: str = "cotangent") -> AnyList:
         """One cotangent, or None, for each leaf of the output."""
         active = [y if s is not None else None for y, s in self.low]
         return cast_leaves(call, what, leaves_like(call, what, w, self.tree), active)
 
-    def gradient(self, cotangents: list) -> dict:
+    def gradient(self, cotangents: AnyList) -> AnyDict:
         """The gradient by key, as results for the caller, for one cotangent (or None) of each output leaf."""
         found, plain, watched = self.pull(cotangents), not OPEN.depth, self.inputs.watched
         if len(watched) == 1:
@@ -349,7 +349,7 @@ class RecordedCall:
             return {key: derivative_out(found.get(key), x, plain)}
         return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
 
-    def pull(self, cotangents: list, low: list | None = None) -> dict:
+    def pull(self, cotangents: AnyList, low: AnyList | None = None) -> AnyDict:
         """The cotangents of the inputs by key, for one cotangent (or None) of each output leaf, or each of
         `low`."""
         seeds = []
@@ -371,7 +371,7 @@ class RecordedCall:
                 found[key] = G[s]
         return found
 
-    def size_of(self, seeds: list) -> float:
+    def size_of(self, seeds: AnyList) -> float:
         """The size of the cotangents of the inputs, given those of some slots."""
         found = self.pull([g for _, g in seeds], [(None, s) for s, _ in seeds])
         return math.hypot(*[np.linalg.norm(reverse.known(g)[0]) for g in found.values() if g is not None])
@@ -380,7 +380,7 @@ class RecordedCall:
 WITH_AUX = ("grad", "value_and_grad", "hessian", "hvp", "value_grad_hvp", "hmp")
 
 
-def scalar_error(call: str, f: Callable, y) -> NotScalarError:
+def scalar_error(call: str, f: AnyFunction, y: Any) -> NotScalarError:
     name, what = user_name(f), call.partition("(")[0]
     if is_node(y):
         pair = " (has_aux=True allows a pair)" if what in WITH_AUX else ""
@@ -407,14 +407,14 @@ def scalar_error(call: str, f: Callable, y) -> NotScalarError:
     )
 
 
-def check_scalar(call: str, f: Callable, y) -> None:
+def check_scalar(call: str, f: AnyFunction, y: Any) -> None:
     if type(y) is FLOAT and type(y._value) is np.float64:
         return
     if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
         raise scalar_error(call, f, y)
 
 
-def cast_leaves(call: str, what: str, given: list, primals: list) -> list:
+def cast_leaves(call: str, what: str, given: AnyList, primals: AnyList) -> AnyList:
     """One tangent or cotangent, or None, for each primal, or None."""
     return [
         None if w is None or y is None else cast_to_primal(call, what, w, y)
@@ -422,7 +422,7 @@ def cast_leaves(call: str, what: str, given: list, primals: list) -> list:
     ]
 
 
-def cast_to_primal(call: str, what: str, w, y):
+def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
     """Check a tangent or cotangent w against its primal y, and cast it to the dtype of y. The shapes must be
     equal; a complex w for a real y raises."""
     w = numpy_number(w)
@@ -459,7 +459,7 @@ def cast_to_primal(call: str, what: str, w, y):
     return w.astype(want) if have != want else owned(w) if is_array(w) else w
 
 
-def leaves_like(call: str, what: str, w, tree, path: str = "") -> list:
+def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> AnyList:
     """The leaves of w, which must have the structure of `tree`. None stands for zero."""
     if is_node(tree):
         if w is None:
@@ -480,7 +480,7 @@ def leaves_like(call: str, what: str, w, tree, path: str = "") -> list:
     return [w]
 
 
-def form(x) -> str:
+def form(x: Any) -> str:
     """The structure of a tree, with the names of its fields."""
     named = is_node(x) and [s[1:] for s in steps(x) if s[0] == "."]
     return describe_tree(x) + (f" with fields {', '.join(named)}" if named else "")
@@ -491,13 +491,13 @@ def form(x) -> str:
 
 def run_forward(
     call: str,
-    f: Callable,
-    args: tuple,
-    nums: tuple,
-    tangents: tuple,
-    lift=None,
+    f: AnyFunction,
+    args: AnyTuple,
+    nums: AnyTuple,
+    tangents: AnyTuple,
+    lift: Any = None,
     has_aux: bool = False,
-) -> tuple:
+) -> AnyTuple:
     """Run f at `args` in forward mode. Return its value, the tangent, and the auxiliary output or None.
 
     `tangents`: one for each of the arguments `nums`."""
@@ -507,7 +507,7 @@ def run_forward(
         raise ArgumentError(f"{call}: {len(nums)} primals but {len(tangents)} tangents")
     inside = OPEN.inside
     if inside is not None:
-        traced: tuple = inside.run_forward(call, f, args, nums, tangents, lift, has_aux)
+        traced: AnyTuple = inside.run_forward(call, f, args, nums, tangents, lift, has_aux)
         return traced
     dual = Dual()
     inputs = Inputs(call, nums, tuple(args))
@@ -517,16 +517,16 @@ def run_forward(
         for leaf in leaves_like(call, "tangent", t, args[n])
     ]
 
-    def watch(key, value):
+    def watch(key: Any, value: Any) -> Any:
         t = flat[key]
         if t is None:
             return value
         t = cast_to_primal(call, "tangent", t, value)
         return dual.watch(value, writable_value(live(t)) if isinstance(t, Variable) else t)
 
-    found: list = []
+    found: AnyList = []
 
-    def read(y) -> None:
+    def read(y: Any) -> None:
         y, aux = with_auxiliary(call, f, y) if has_aux else (y, None)
         y = returned(y)
         found.extend((y, [lowered_leaf(v, dual) for v in leaves(y)], aux))
@@ -539,18 +539,18 @@ def run_forward(
     return (*value_and_tangent(y, pairs), plain_tree(aux) if has_aux else None)
 
 
-def with_auxiliary(call: str, f: Callable, y) -> tuple:
+def with_auxiliary(call: str, f: AnyFunction, y: Any) -> AnyTuple:
     """The pair that f returned."""
     if not (isinstance(y, tuple) and len(y) == 2):
         raise ArgumentError(f"{call}: with has_aux=True, {user_name(f)} must return a pair (value, aux)")
     return y
 
 
-def value_and_tangent(tree, pairs: list) -> tuple:
+def value_and_tangent(tree: Any, pairs: AnyList) -> AnyTuple:
     values, slopes = iter(pairs), iter(pairs)
     value = tree_map(lambda _: value_out(next(values)[0]), tree)
 
-    def tangent(_):
+    def tangent(_: Any) -> Any:
         y, t = next(slopes)
         t = t if t is None else free_of_gauge(y, t)
         return derivative_out(t, numpy_number(y)) if is_differentiable(layout_of(y)) else None

@@ -16,6 +16,7 @@ from .._core.primitive import Primitive, bind, joint_primitive, layout_of, prima
 from .._core.registry import SHADOW_MAKERS
 from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
 from .._core.trees import describe_tree, leaves, tree_map
+from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable, frozen, variable
 from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
@@ -58,12 +59,12 @@ class inplace(PickledByCall, Generic[Y]):
            [0., 6.]])
     """
 
-    def __init__(self, f: Callable, like: Y):
+    def __init__(self, f: AnyFunction, like: Y):
         check_function("inplace", f)
         self.f, self.like = f, like
         self.__name__ = f"inplace({user_name(f)})"
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return inplace, (self.f, self.like)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Y:
@@ -125,10 +126,10 @@ class stateful(PickledByCall, Generic[Y]):
                     f"{self.__name__}: name the captured arrays themselves, not {describe_tree(a)}"
                 )
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return stateful, (self.f, *self.arrays)
 
-    def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, tuple]:
+    def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, AnyTuple]:
         if not all(isinstance(a, Variable) for a in self.arrays):
             shadow = Shadow(self, list(args))
             with scope_block():
@@ -197,7 +198,7 @@ class checkpoint(PickledByCall, Generic[P, Y]):
         self.f = f
         self.__name__ = f"checkpoint({user_name(f)})"
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return checkpoint, (self.f,)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Y:
@@ -223,7 +224,7 @@ class checkpoint(PickledByCall, Generic[P, Y]):
         return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)  # type: ignore[no-any-return]
 
 
-def mark(v: Any) -> tuple:
+def mark(v: Any) -> AnyTuple:
     """A fingerprint of an output: its shape, its dtype and a few sums. A second run is compared by it, so the
     output need not be kept. The rounding of a sum may differ between runs, with the address of the data.
     On a device the sums stay there. They are None where a trace hides the values."""
@@ -248,7 +249,7 @@ def mark(v: Any) -> tuple:
     )
 
 
-def same_mark(first: tuple, now: tuple) -> Any:
+def same_mark(first: AnyTuple, now: AnyTuple) -> Any:
     """Do two fingerprints belong to the same output? On a device the answer stays there."""
     (shape_, kind, a), (shape_now, _, b) = first, now
     if shape_ != shape_now or a is None or b is None:
@@ -270,15 +271,15 @@ class CheckpointCall:
     that `first` made, with stand-ins for the Variables; other objects are as they were. They write nothing
     back, so a pullback may run after the transform has ended."""
 
-    def __init__(self, first: Rebind, run: tuple, kept: tuple, name: str):
+    def __init__(self, first: Rebind, run: AnyTuple, kept: AnyTuple, name: str):
         """`run` and `kept` are triples: the function, its arguments, its keyword arguments."""
         self.first, self.run, self.kept, self.name = first, run, kept, name
         self.count, self.tree = 0, None
         self.written: list[bool] = []
         self.kept_floats = False  # did the first run keep floats outside of the function?
         self.marks: Any = None  # of the outputs of the first run
-        self.before: list = []  # (captured numbers, what they were, whether f itself has altered them)
-        self.draws: list = []  # (generator, its state before)
+        self.before: AnyList = []  # (captured numbers, what they were, whether f itself has altered them)
+        self.draws: AnyList = []  # (generator, its state before)
         self.raised: Any = None  # the error of the first run, until it is raised, and its class
         self.raises: Any = type(None)
         self.poison: Any = None  # on a device: nan where a recomputation has given other values
@@ -287,14 +288,14 @@ class CheckpointCall:
         if (first := getattr(self, "first", None)) is not None:
             at_the_end_of_an_object(ended, first)  # it knows the function that knows it: ends the cycle
 
-    def __call__(self, *inputs: Any) -> tuple:
+    def __call__(self, *inputs: Any) -> AnyTuple:
         if self.marks is None:
             return self.ran(inputs)
         with scope_block():
             self.as_before()
             return self.ran(inputs)
 
-    def ran(self, inputs: tuple) -> tuple:
+    def ran(self, inputs: AnyTuple) -> AnyTuple:
         f, args, kwargs = self.run
         again = self.marks is not None
         shadow = Rebind(f, [*args, kwargs], self.first, inputs)
@@ -366,7 +367,7 @@ class CheckpointCall:
                 )
         as_they_were([(x, before) for x, before, altered in self.before if altered])
 
-    def check_levels(self, inputs: tuple, outs: list) -> None:
+    def check_levels(self, inputs: AnyTuple, outs: AnyList) -> None:
         """Raise if an output belongs to a more recent transform than every input: f read that value past the
         stand-ins."""
         if level_of(outs) > level_of(inputs):
@@ -375,7 +376,7 @@ class CheckpointCall:
                 "does not follow: pass them as arguments, or make the object inside"
             )
 
-    def check_values(self, marks: list, expected: Any = None) -> None:
+    def check_values(self, marks: AnyList, expected: Any = None) -> None:
         """Raise if the fingerprints differ from those of the first run, or from `expected`."""
         before = self.marks if expected is None else expected
         same = [len(marks) == len(before), *[same_mark(a, b) for a, b in zip(before, marks, strict=False)]]
@@ -393,7 +394,7 @@ class CheckpointCall:
             "changed (an attribute, a file, an unseeded random generator): pass it as an argument"
         )
 
-    def poisoned(self, terms: tuple) -> tuple:
+    def poisoned(self, terms: AnyTuple) -> AnyTuple:
         """The derivatives, with nan if a run has computed other values than the first."""
         if self.poison is None:
             return terms
@@ -404,14 +405,14 @@ class CheckpointCall:
         prim.batch = "inside"
         return prim
 
-    def reverse_rule(self, g: Any, out: Any, need: Any, *inputs: Any) -> tuple:
+    def reverse_rule(self, g: Any, out: Any, need: Any, *inputs: Any) -> AnyTuple:
         with changed(apart=True):
             y, pullback = vjp(self, *inputs)
         seeds = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, y, strict=True)])
         terms = pullback(seeds)
         return self.poisoned(terms if len(inputs) > 1 else (terms,))
 
-    def forward_rule(self, t: Any, out: Any, *inputs: Any) -> tuple:
+    def forward_rule(self, t: Any, out: Any, *inputs: Any) -> AnyTuple:
         tangents = tuple([constant_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)])
         return self.poisoned(jvp(self, inputs, tangents)[1])
 

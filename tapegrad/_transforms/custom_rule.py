@@ -25,7 +25,7 @@ from .._core.primitive import (
 )
 from .._core.scope import OPEN
 from .._core.trees import Const, is_node, leaves, tree_map
-from .._core.typing import Params
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import dtype as dtype_of
@@ -44,8 +44,8 @@ Y = TypeVar("Y")
 
 def rule(
     f: Callable[P, Y],
-    vjp: Callable | None = None,
-    jvp: Callable | str | None = None,
+    vjp: AnyFunction | None = None,
+    jvp: AnyFunction | str | None = None,
     *,
     pure: bool = False,
 ) -> Callable[P, Y]:
@@ -111,11 +111,11 @@ def without_gaps(g: Any, out: Any) -> Any:
     return tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
 
 
-def derivatives(name: str, vjp: Any, jvp: Any, stored: StoredState) -> tuple:
+def derivatives(name: str, vjp: Any, jvp: Any, stored: StoredState) -> AnyTuple:
     """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`:
     no cycle."""
 
-    def ready(f: Callable, args: tuple, params: Params, values: tuple | None = None) -> Callable:
+    def ready(f: AnyFunction, args: AnyTuple, params: Params, values: AnyTuple | None = None) -> AnyFunction:
         """f, which may read what the function has stored."""
         if stored.grown and all([t.visibility == RECORDED for t in OPEN.hiding]):
             stored.run(*map(values_of, args), **params)
@@ -146,7 +146,7 @@ def derivatives(name: str, vjp: Any, jvp: Any, stored: StoredState) -> tuple:
     return (pull,), push
 
 
-def followed(f: Callable, values: tuple | None = None) -> Callable:
+def followed(f: AnyFunction, values: AnyTuple | None = None) -> AnyFunction:
     """The user's rule as the function that is being differentiated sees it, unless these values are plain."""
     return shadowed(f) if OPEN.shadows and (values is None or any_tracked(values)) else f
 
@@ -159,10 +159,10 @@ class Differences:
     compute is such a function
     again, so derivatives of any order follow."""
 
-    def __init__(self, f: Callable):
+    def __init__(self, f: AnyFunction):
         self.f = f
 
-    def jvp(self, t: tuple, out: Any, *args: Any, **params: Any) -> Any:
+    def jvp(self, t: AnyTuple, out: Any, *args: Any, **params: Any) -> Any:
         active = [k for k, d in enumerate(t) if d is not None]
 
         def along(*xs: Any) -> Any:
@@ -173,7 +173,7 @@ class Differences:
 
         return Rule(along, None, "differences")(*args, *[t[k] for k in active])
 
-    def vjp(self, g: Any, out: Any, *args: Any, **params: Any) -> list:
+    def vjp(self, g: Any, out: Any, *args: Any, **params: Any) -> AnyList:
         active = [k for k, x in enumerate(args) if dtype_of(x).kind == "f"]
         sizes = [int(np.prod(shape(args[k]))) for k in active]
 
@@ -192,15 +192,15 @@ class Differences:
             )
 
         found = Rule(pulled, None, "differences")(*args, *leaves(g))
-        terms: list = [None] * len(args)
+        terms: AnyList = [None] * len(args)
         for k, term in zip(active, found, strict=True):
             terms[k] = term
         return terms
 
-    def value(self, xs: list | tuple, params: Params) -> Any:
+    def value(self, xs: AnyList | AnyTuple, params: Params) -> Any:
         return arrays_of_tables(self.f(*xs, **params), True)
 
-    def slopes(self, xs: tuple, params: Params, directions: list) -> tuple:
+    def slopes(self, xs: AnyTuple, params: Params, directions: AnyList) -> AnyTuple:
         """(f at xs, the derivatives of its leaves along each direction {place: tangent})"""
         y = self.value(xs, params)
         kinds = {dtype_of(v) for v in (*xs, *leaves(y))}
@@ -212,7 +212,7 @@ class Differences:
         eps = max([float(np.finfo(kind).eps) for kind in kinds if kind.kind == "f"], default=EPS)
         return y, [self.along(xs, params, y, direction, eps) for direction in directions]
 
-    def along(self, xs: tuple, params: Params, y: Any, direction: dict, eps: float) -> list:
+    def along(self, xs: AnyTuple, params: Params, y: Any, direction: AnyDict, eps: float) -> AnyList:
         """At a step h and at h/2, relative to the arguments; h is best for the extrapolation from both."""
         sizes = {k: np.maximum(np.abs(xs[k]), 1e-3 * largest(xs[k]) or 1.0) for k in direction}
         h = eps**0.2 / (max([largest(t / sizes[k]) for k, t in direction.items()]) or 1.0)
@@ -227,7 +227,7 @@ class Differences:
                 )
         return [(4 * b - a) / 3 for a, b in zip(wide, near, strict=True)]
 
-    def central(self, xs: tuple, params: Params, direction: dict, h: float) -> list:
+    def central(self, xs: AnyTuple, params: Params, direction: AnyDict, h: float) -> AnyList:
         ahead, behind = [
             leaves(
                 self.value([x + s * direction[k] if k in direction else x for k, x in enumerate(xs)], params)
@@ -252,14 +252,14 @@ def unit(x: Any, n: int) -> Any:
     return e
 
 
-def filled_like(x: Any, values: list) -> Any:
+def filled_like(x: Any, values: AnyList) -> Any:
     y = np.zeros_like(x, order="C")
     for n, v in enumerate(values):
         y.reshape(-1)[n] = v
     return y
 
 
-def tree_of(y: Any, found: list) -> Any:
+def tree_of(y: Any, found: AnyList) -> Any:
     column = iter(found)
     return tree_map(lambda _: next(column), y)
 
@@ -269,7 +269,7 @@ def tree_of(y: Any, found: list) -> Any:
 FEW_SAMPLES = 4  # samples that are done one after another as soon
 
 
-def for_samples(name: str, together: Callable, rules: tuple) -> CustomRule:
+def for_samples(name: str, together: AnyFunction, rules: AnyTuple) -> CustomRule:
     """Under `vmap`: the operation `together` on stacks, with rules on stacks, which are run for all samples
     at once where they take what `vmap` gives them, else for one after another."""
     (pull,), push = rules
@@ -287,10 +287,10 @@ def for_samples(name: str, together: Callable, rules: tuple) -> CustomRule:
     )
 
 
-def per_sample(f: Callable, stacks: tuple) -> Any:
+def per_sample(f: AnyFunction, stacks: AnyTuple) -> Any:
     """The results of f for each sample, stacked."""
     count = shape(leaves(stacks)[0])[0]
-    sample: Callable = lambda k: tree_map(lambda x: x[k], stacks)
+    sample: AnyFunction = lambda k: tree_map(lambda x: x[k], stacks)
     first = f(*sample(0)) if count else None
     if count >= FEW_SAMPLES:
         known = heard()
@@ -303,13 +303,13 @@ def per_sample(f: Callable, stacks: tuple) -> Any:
     return stack_results([first, *[f(*sample(k)) for k in range(1, count)]])
 
 
-def stack_results(results: list) -> Any:
+def stack_results(results: AnyList) -> Any:
     found, first = [leaves(y) for y in results], results[0]
     columns = iter([None if c[0] is None else shaping.stack(list(c)) for c in zip(*found, strict=True)])
     return tree_map(lambda _: next(columns), first)
 
 
-def without_none(push: Callable, t: tuple, out: Any, args: tuple) -> tuple:
+def without_none(push: AnyFunction, t: AnyTuple, out: Any, args: AnyTuple) -> AnyTuple:
     """(a function, its arguments), which is `push` without the tangents that are None among its arguments."""
     active = [d is not None for d in t]
 
@@ -320,7 +320,7 @@ def without_none(push: Callable, t: tuple, out: Any, args: tuple) -> tuple:
     return pushed, (out, *args, *[d for d in t if d is not None])
 
 
-def batched_rule(f: Callable, args: tuple) -> Any:
+def batched_rule(f: AnyFunction, args: AnyTuple) -> Any:
     """What a rule gives under `vmap`; where it takes plain arrays only, of one sample after another."""
     known = heard()
     try:
@@ -359,7 +359,7 @@ def is_first(first: Any, together: Any) -> bool:
     )
 
 
-def checked_result(f: Callable, y: Any) -> Any:
+def checked_result(f: AnyFunction, y: Any) -> Any:
     """The result of f, which was given plain arrays: what an open transform watches in it came by another
     way."""
     y = arrays_of_tables(y, True)
@@ -382,7 +382,9 @@ def checked_result(f: Callable, y: Any) -> Any:
 class Rule(PickledByCall):
     """A function with a derivative of the user's own."""
 
-    def __init__(self, f: Callable, vjp: Callable | None, jvp: Callable | str | None, pure: bool = False):
+    def __init__(
+        self, f: AnyFunction, vjp: AnyFunction | None, jvp: AnyFunction | str | None, pure: bool = False
+    ):
         self.f, self.vjp, self.jvp, self.pure = f, vjp, jvp, pure
         functools.update_wrapper(self, f)
         self.__name__ = user_name(f)
@@ -417,5 +419,5 @@ class Rule(PickledByCall):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return Rule, (self.f, self.vjp, self.jvp, self.pure)

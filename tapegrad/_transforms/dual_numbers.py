@@ -1,13 +1,13 @@
 """Dual numbers: forward mode by hand."""
 
 import operator
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._core import forward as forward
 from .._core.errors import ArgumentError, DroppedDerivativeError
 from .._core.primitive import live, values_of, watched
 from .._core.trees import leaves, tree_map
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import FLOAT, ArrayVariable, NumberVariable, Variable, frozen, variable
 from ..ops import variable_methods as variable_methods  # it gives Variables their methods
 from ..ops.linalg.degenerate_spectra import free_of_gauge
@@ -25,7 +25,7 @@ class Traces:
 
     __slots__ = ("traces",)
 
-    def __init__(self, traces: tuple):
+    def __init__(self, traces: AnyTuple):
         self.traces = traces
 
     def extended(self, order: int) -> "Traces":
@@ -51,7 +51,7 @@ class Traces:
         """May d be moved to these?"""
         return self.have(d) or all([self.holds(p) for p in dual_parts(d._x, d.traces)])
 
-    def moved(self, x: Any, traces: tuple) -> Any:
+    def moved(self, x: Any, traces: AnyTuple) -> Any:
         """x, a Variable of `traces`, as one of these."""
         x = live(x) if isinstance(x, Variable) else x
         if not isinstance(x, Variable) or x._trace not in traces:
@@ -60,14 +60,14 @@ class Traces:
         return mine.watch(self.moved(x._value, traces), self.moved(x._slot, traces))
 
 
-class DiscardingList(list):
+class DiscardingList(list[Any]):
     """The handles that rose to a trace that never ends need not fall."""
 
     def append(self, x: Any) -> None:
         pass
 
 
-def dual_parts(x: Any, traces: tuple) -> list:
+def dual_parts(x: Any, traces: AnyTuple) -> AnyList:
     """The values and tangents of all orders that x is made of."""
     x = live(x) if isinstance(x, Variable) else x
     return (
@@ -80,7 +80,7 @@ def dual_parts(x: Any, traces: tuple) -> list:
 OF_PLAIN = [Traces(())]  # by order, those of dual numbers of plain arrays
 
 
-def common_traces(xs: list, order: int) -> Traces:
+def common_traces(xs: AnyList, order: int) -> Traces:
     """Traces for dual numbers and Variables together: those that one of them has, so that it is not moved, or
     those of plain arrays, or new ones."""
     duals = [x for x in xs if isinstance(x, Dual)]
@@ -98,7 +98,7 @@ def apply_to_duals(f: Any, *args: Any, **kwargs: Any) -> Any:
     """f of Variables in the place of dual numbers."""
     met = [x for x in leaves((args, kwargs)) if isinstance(x, (Dual, Variable))]
     to = common_traces(met, max([len(x.traces) for x in met if isinstance(x, Dual)]))
-    used: dict = {}  # id of a handle -> the dual number, the handle
+    used: AnyDict = {}  # id of a handle -> the dual number, the handle
 
     def lowered(x: Any) -> Any:
         if not isinstance(x, Dual):
@@ -151,7 +151,7 @@ class Dual(Attached):
 
     __slots__ = ("_x", "_traces")
     _x: Variable
-    _traces: tuple
+    _traces: AnyTuple
     __array_priority__ = 2000
 
     def __init__(self, value: Any, tangent: Any):
@@ -167,13 +167,13 @@ class Dual(Attached):
         )
 
     @classmethod
-    def _of(cls, x: Variable, traces: tuple) -> "Dual":
+    def _of(cls, x: Variable, traces: AnyTuple) -> "Dual":
         d = cls.__new__(cls)
         d._x, d._traces = x, traces
         return d
 
     @property
-    def traces(self) -> tuple:
+    def traces(self) -> AnyTuple:
         """Those of its order, which rises when a dual number of higher order is written into it."""
         trace = live(self._x)._trace
         lower = getattr(trace, "lower", ())
@@ -220,7 +220,7 @@ class Dual(Attached):
     def __repr__(self) -> str:
         return f"Dual({self.value!r}, {self.tangent!r})"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> AnyTuple:
         return Dual, (self.value, self.tangent)
 
     def __hash__(self) -> int:
@@ -266,7 +266,7 @@ class FlatDual:
         return (self[i] for i in range(len(self)))
 
 
-def plain_only(name: str) -> Callable:
+def plain_only(name: str) -> AnyFunction:
     def method(d: Any, *args: Any, **kwargs: Any) -> None:
         raise DroppedDerivativeError(
             f"{name} of a tapegrad.Dual would drop its tangent in silence; use numpy's functions, which "
@@ -283,7 +283,7 @@ APART = frozenset((*dir(object), *vars(Dual), "__dlpack__", "__dlpack_device__",
 ORDERED = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
 
 
-def special_method(name: str) -> Callable:
+def special_method(name: str) -> AnyFunction:
     """The special method of the number or array that a Dual holds."""
 
     def method(d: Any, *args: Any) -> Any:

@@ -4,12 +4,13 @@ A sweep comes after all calls of the function, so rules would read what the last
 run again before a rule that reads what each run changes. What the first run alone changes is a cache."""
 
 import functools
-from collections.abc import Callable
+from typing import Any
 
 from .._capture.dependencies import Environment, differing, is_atom
 from .._core.errors import DroppedDerivativeError
 from .._core.primitive import bind, joint_primitive, values_of
 from .._core.trees import leaves, tree_map
+from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .arguments import numpy_number
 
 DISCRETE = (int, bool, str)
@@ -17,12 +18,12 @@ WATCHED_RUNS = 3
 
 
 @functools.lru_cache(256)
-def runs_to_look_at(codes: tuple) -> list:
+def runs_to_look_at(codes: AnyTuple) -> AnyList:
     """[their number], for all functions with these codes together while they change nothing."""
     return [WATCHED_RUNS]
 
 
-def code_of(f: Callable):
+def code_of(f: AnyFunction) -> Any:
     return getattr(getattr(f, "__func__", f), "__code__", type(f))
 
 
@@ -40,12 +41,12 @@ class StoredState:
     grown : bool
         Has the first run stored something new, as one does that fills a cache?"""
 
-    def __init__(self, f: Callable, rules: list, pure: bool):
+    def __init__(self, f: AnyFunction, rules: AnyList, pure: bool):
         self.f, self.rules, self.shared = f, rules, runs_to_look_at(tuple(map(code_of, (f, *rules))))
         self.changes = self.derived = self.grown = False
         self.runs_left = 0 if pure else self.shared[0]
 
-    def run(self, *args, **params):
+    def run(self, *args: Any, **params: Any) -> Any:
         """f of plain arguments."""
         if not self.runs_left:
             return self.f(*args, **params)
@@ -61,7 +62,7 @@ class StoredState:
             self.compare(before.walk, Environment(self.rules).walk)
         return y
 
-    def compare(self, before, now) -> None:
+    def compare(self, before: Any, now: Any) -> None:
         """Something has changed, or is another object."""
         places = None if now.unknown is not None else differing(before.form, now.form)
         counts = bool(places) and all(
@@ -72,20 +73,20 @@ class StoredState:
         if not self.grown:
             self.runs_left = 0
 
-    def before(self, rule: Callable) -> Callable:
+    def before(self, rule: AnyFunction) -> AnyFunction:
         """The rule, after a run of f at the arguments of the call."""
 
-        def run(first, out, *args, **params):
+        def run(first: Any, out: Any, *args: Any, **params: Any) -> Any:
             if self.changes:
                 self.run(*[values_of(x) for x in args], **params)
             return rule(first, out, *args, **params)
 
         return run
 
-    def as_operation(self, name: str, rule: Callable) -> Callable:
+    def as_operation(self, name: str, rule: AnyFunction) -> AnyFunction:
         """The rule as an operation of plain arrays without derivatives of its own."""
 
-        def refused(*_, **params):
+        def refused(*_: Any, **params: Any) -> Any:
             raise DroppedDerivativeError(
                 f"rule({name}): a rule reads what the function has stored, and an open transform watches "
                 "what the rule is given: the derivative through what was stored would be lost. Compute it in "
@@ -93,11 +94,11 @@ class StoredState:
                 "rules read nothing of it before they write it, give tapegrad.rule(f, ..., pure=True)"
             )
 
-        def called(first, out, *args, **params):
+        def called(first: Any, out: Any, *args: Any, **params: Any) -> Any:
             given = (first, out, args)
-            found: list = []  # which terms there are, and whether they are several
+            found: AnyList = []  # which terms there are, and whether they are several
 
-            def run(*values):
+            def run(*values: Any) -> Any:
                 column = iter(values)
                 plain = tree_map(lambda v: None if v is None else next(column), given)
                 terms = self.before(rule)(plain[0], plain[1], *plain[2], **params)

@@ -5,6 +5,7 @@ from typing import Any, Concatenate, Literal, overload
 
 from .._core.scope import OPEN, scope_block
 from .._core.trees import Const
+from .._core.typing import AnyDict, AnyFunction, AnyTuple
 from .arguments import checked_argnums
 from .call import RecordedCall, check_scalar, constant_like, plain_tree
 from .transform import A, Both, P, Transform, X, Y, Z
@@ -55,8 +56,8 @@ def value_and_grad(
     f: Callable[[X], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
 ) -> Callable[[X], tuple[Any, Any]]: ...
 def value_and_grad(
-    f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True
-) -> Callable:
+    f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True
+) -> AnyFunction:
     """Make a function that returns the value and the gradient of a real scalar function.
 
     Parameters
@@ -102,24 +103,26 @@ def value_and_grad(
     return Transform("value_and_grad", value_and_gradient_body, f, argnums, has_aux)
 
 
-def value_and_gradient_body(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
+def value_and_gradient_body(
+    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict
+) -> AnyTuple:
     value, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, True)
     return ((value, aux) if settings[1] else value), gradient
 
 
 def pulled_gradient(
     call: str,
-    f: Callable,
-    settings: tuple,
-    args: tuple,
-    kwargs: dict,
+    f: AnyFunction,
+    settings: AnyTuple,
+    args: AnyTuple,
+    kwargs: AnyDict,
     valued: bool,
-) -> tuple:
+) -> AnyTuple:
     """The value (None where it is not asked for), aux and the gradient."""
     argnums, has_aux = settings
     inside = OPEN.inside
     if inside is not None:
-        found: tuple = inside.pulled_gradient(call, f, argnums, args, kwargs, has_aux)
+        found: AnyTuple = inside.pulled_gradient(call, f, argnums, args, kwargs, has_aux)
         return found
     with scope_block():
         r = RecordedCall(call, f, argnums, args, kwargs, has_aux)
@@ -174,7 +177,9 @@ def grad(
 def grad(
     f: Callable[[X], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
 ) -> Callable[[X], Any]: ...
-def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+def grad(
+    f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True
+) -> AnyFunction:
     """Make a function that returns the gradient of a real scalar function.
 
     Parameters
@@ -216,6 +221,6 @@ def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow
     return Transform("grad", gradient_body, f if shadow else Const(f), argnums, has_aux)
 
 
-def gradient_body(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def gradient_body(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     _, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, False)
     return (gradient, aux) if settings[1] else gradient

@@ -6,6 +6,7 @@ from typing import Any, Literal, overload
 from .._core.errors import ShapeError
 from .._core.scope import OPEN, scope_block
 from .._core.trees import describe_tree
+from .._core.typing import AnyDict, AnyFunction, AnyTuple
 from ..ops.declare import shape
 from .arguments import checked_argnums, user_name
 from .call import RecordedCall, cast_to_primal, leaves_like, plain_tree, run_forward
@@ -34,13 +35,13 @@ def value_grad_hvp(
     has_aux: Literal[True],
 ) -> tuple[Y, X, X, A]: ...
 def value_grad_hvp(
-    f: Callable,
+    f: AnyFunction,
     x: Any,
     v: Any,
     args: tuple[object, ...] = (),
     argnums: int | tuple[int, ...] = 0,
     has_aux: bool = False,
-) -> tuple:
+) -> AnyTuple:
     """Compute the value, the gradient and a Hessian-vector product of a real scalar function in one pass.
 
     Parameters
@@ -90,8 +91,8 @@ def value_grad_hvp(
 
 
 def _value_grad_hvp(
-    name: str, f: Callable, x: Any, v: Any, args: tuple, argnums: int | tuple, has_aux: bool
-) -> tuple:
+    name: str, f: AnyFunction, x: Any, v: Any, args: AnyTuple, argnums: int | AnyTuple, has_aux: bool
+) -> AnyTuple:
     """`name`: what the user called."""
     call = f"{name}({user_name(f)})"
     argnums = checked_argnums(name, argnums)
@@ -102,7 +103,9 @@ def _value_grad_hvp(
     return (value, gradient, hv, aux) if has_aux else (value, gradient, hv)
 
 
-def _value_grad_aux(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
+def _value_grad_aux(
+    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict
+) -> AnyTuple:
     """(value, gradient), or with aux the pair of this and aux, as an outer transform takes it."""
     value, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, True)
     return ((value, gradient), aux) if settings[1] else (value, gradient)
@@ -128,7 +131,7 @@ def hvp(
     has_aux: Literal[True],
 ) -> tuple[X, Any]: ...
 def hvp(
-    f: Callable,
+    f: AnyFunction,
     x: Any,
     v: Any,
     args: tuple[object, ...] = (),
@@ -199,7 +202,7 @@ def hmp(
     has_aux: Literal[True],
 ) -> tuple[X, Any]: ...
 def hmp(
-    f: Callable,
+    f: AnyFunction,
     x: Any,
     V: Any,
     args: tuple[object, ...] = (),

@@ -10,7 +10,7 @@ from .._core.errors import ArgumentError
 from .._core.primitive import layout_of
 from .._core.scope import OPEN, scope_block
 from .._core.trees import Const, describe_tree, tree_map
-from .._core.typing import Array, Node, Number
+from .._core.typing import AnyDict, AnyFunction, AnyTuple, Array, Node, Number
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
@@ -71,14 +71,14 @@ def jacobian(
     shadow: bool = True,
 ) -> Callable[P, tuple[Any, A]]: ...
 def jacobian(
-    f: Callable,
+    f: AnyFunction,
     argnums: int | tuple[int, ...] = 0,
     mode: Mode = "auto",
     holomorphic: bool = False,
     has_aux: bool = False,
     *,
     shadow: bool = True,
-) -> Callable:
+) -> AnyFunction:
     """Make a function that returns the Jacobian of f; f is recorded once.
 
     Parameters
@@ -132,7 +132,7 @@ def check_mode(call: str, mode: Any) -> None:
         raise ArgumentError(f"{call}: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
 
 
-def _jacobian_of(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def _jacobian_of(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     argnums, mode, holomorphic, has_aux = settings
     return _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, has_aux)
 
@@ -158,7 +158,7 @@ def _jacobian(
     return (found, plain_tree(r.aux)) if has_aux else found
 
 
-def jacobian_of(call: str, f: Callable, r: RecordedCall, mode: str, holomorphic: bool) -> Any:
+def jacobian_of(call: str, f: AnyFunction, r: RecordedCall, mode: str, holomorphic: bool) -> Any:
     """The output's tree of the input's trees; `f` is named in errors."""
     blocks, numbers = _blocks(call, f, r, mode, holomorphic), iter(range(len(r.low)))
 
@@ -169,7 +169,7 @@ def jacobian_of(call: str, f: Callable, r: RecordedCall, mode: str, holomorphic:
     return tree_map(block, r.tree)
 
 
-def _blocks(call: str, f: Callable, r: RecordedCall, mode: str, holomorphic: bool) -> dict:
+def _blocks(call: str, f: AnyFunction, r: RecordedCall, mode: str, holomorphic: bool) -> AnyDict:
     for y, _ in r.low:
         if not (
             y is None or is_array(layout_of(y)) or isinstance(layout_of(y), (int, float, complex, np.generic))
@@ -190,7 +190,7 @@ def _blocks(call: str, f: Callable, r: RecordedCall, mode: str, holomorphic: boo
     return _rows(r, holomorphic)
 
 
-def _rows(r: RecordedCall, holomorphic: bool) -> dict:
+def _rows(r: RecordedCall, holomorphic: bool) -> AnyDict:
     """Blocks (output leaf, input key) by one reverse sweep for each output element."""
     blocks = {}
     for k, (y, _) in enumerate(r.low):
@@ -213,7 +213,7 @@ def _rows(r: RecordedCall, holomorphic: bool) -> dict:
     return blocks
 
 
-def _assembled(rows: Any, first: tuple, second: tuple, like: Any) -> Any:
+def _assembled(rows: Any, first: AnyTuple, second: AnyTuple, like: Any) -> Any:
     if rows is None:
         return xp_of(layout_of(like)).zeros(first + second, dtype(like))
     if first == ():
@@ -226,7 +226,7 @@ def unshared_result(a: Any) -> Any:
     return a if isinstance(a, Variable) or a.base is None else a.copy()
 
 
-def _columns(r: RecordedCall) -> dict:
+def _columns(r: RecordedCall) -> AnyDict:
     """Blocks by one sweep for each input element."""
     blocks, products = {}, Products(r).transposed()
     for key, x in r.inputs.watched.items():
@@ -275,8 +275,8 @@ def hessian(
     shadow: bool = True,
 ) -> Callable[P, tuple[Any, A]]: ...
 def hessian(
-    f: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, shadow: bool = True
-) -> Callable:
+    f: AnyFunction, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, shadow: bool = True
+) -> AnyFunction:
     """Make a function that returns the Hessian of a real scalar function; f is recorded once.
 
     Parameters
@@ -318,7 +318,7 @@ def hessian(
     return Transform("hessian", _hessian, f if shadow else Const(f), argnums, has_aux)
 
 
-def _hessian(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def _hessian(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     argnums, has_aux = settings
     lift = lift_of(call, gradient_body, f, args, argnums, has_aux)
     return _jacobian(call, f, argnums, args, kwargs, "reverse", False, has_aux, lift)

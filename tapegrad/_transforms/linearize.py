@@ -11,6 +11,7 @@ from .._core.forward import Dual
 from .._core.primitive import layout_of, watched
 from .._core.scope import OPEN, scope_block
 from .._core.trees import tree_map
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from ..ops.linalg.degenerate_spectra import free_of_gauge
 from ..ops.shaping import transpose
 from .arguments import all_positions, is_active, numpy_number, user_name
@@ -38,11 +39,11 @@ class Products:
         self.recorded = r
         self.again: Any = None
 
-    def backward(self, cotangents: list) -> dict:
+    def backward(self, cotangents: AnyList) -> AnyDict:
         """By key of the arguments, J^H w; one cotangent, or None, for each leaf of the output."""
         return self.recorded.gradient(cotangents)
 
-    def forward(self, tangents: dict) -> dict:
+    def forward(self, tangents: AnyDict) -> AnyDict:
         """By number of the leaf of the output, if it has a derivative, J v; v is one tangent, or None, for
         each key."""
         if self.again is None:
@@ -78,7 +79,7 @@ class Products:
         self.again[0].release()
 
 
-def leaves_by_number(found: dict, tree: Any) -> Any:
+def leaves_by_number(found: AnyDict, tree: Any) -> Any:
     """The tree with `found[k]` in the place of leaf k, or None."""
     numbers = itertools.count()
     return tree_map(lambda _: found.get(next(numbers)), tree)
@@ -90,10 +91,10 @@ class RetainedRecord:
     `turned`: which of them are the transposes of the values at these slots."""
 
     __slots__ = ("record", "slots", "values", "turned")
-    slots: list
-    turned: tuple
+    slots: AnyList
+    turned: AnyTuple
 
-    def __init__(self, k: int, record: tuple):
+    def __init__(self, k: int, record: AnyTuple):
         rule, i, second, j, out, x, y = self.record = record
         outs = [(k + 1 + n, o) for n, o in enumerate(out)] if type(out) is tuple else [(k, out)]
         if second in LINEAR or rule is second is None:
@@ -108,11 +109,11 @@ class RetainedRecord:
             )
         self.slots, self.values = [s for s, _ in pairs], [v for _, v in pairs]
 
-    def by_slot(self) -> list:
+    def by_slot(self) -> AnyList:
         """(slot, value, is it the transpose?) of what has a derivative."""
         return [found for found in zip(self.slots, self.values, self.turned, strict=True) if is_kept(*found)]
 
-    def with_values(self, of: Callable) -> tuple:
+    def with_values(self, of: AnyFunction) -> AnyTuple:
         """The record with `of(slot, value, turned)` in the place of these values."""
         rule, i, second, j, out, x, y = self.record
         if not self.slots:
@@ -141,7 +142,7 @@ def is_turned(rule: Any) -> bool:
     return getattr(rule, "turned", False)
 
 
-def is_declared(record: tuple) -> bool:
+def is_declared(record: AnyTuple) -> bool:
     """Do the rules of the record read values from it alone?  Those of declared operations do, and short ways
     of them (_dispatch.fast)."""
     if record[2] in LINEAR or record is reverse.LEAF:
@@ -166,18 +167,18 @@ class SecondOrder:
     recorded, and pulled back, gives the tangents of all these values.  A sweep over the records with values
     and tangents in the place of values gives the tangent of the gradient."""
 
-    def __init__(self, tape: reverse.Tape, top: int):
+    def __init__(self, call: str, tape: reverse.Tape, top: int):
         self.tape, records = tape, tape.records[: top + 1]
         for record in records:
             if not is_declared(record):
                 name = getattr(reverse.primitive_of(record), "name", "an operation")
                 raise NoRuleError(
-                    f"tape.hvp(y, x, v): the tape holds {name}, whose record does not tell second derivatives; put what "
+                    f"{call}: the tape holds {name}, whose record does not tell second derivatives; put what "
                     "was computed into a function f, and call tapegrad.hvp(f, x, v)"
                 )
         self.kept = [RetainedRecord(k, record) for k, record in enumerate(records)]
 
-    def product(self, y: Any, slot: int, directions: list) -> list:
+    def product(self, y: Any, slot: int, directions: AnyList) -> AnyList:
         """For each of the pairs (slot of a leaf, tangent or None) the tangent of its cotangent, or None, y
         being the value at `slot`."""
         tangents, dual = self.tangents(directions), Dual()
@@ -201,7 +202,7 @@ class SecondOrder:
             again.close()
         return found
 
-    def tangents(self, directions: list) -> dict:
+    def tangents(self, directions: AnyList) -> AnyDict:
         """slot -> tangent of each value that a record keeps, if it has one."""
         values = {
             s: transpose(v, axes=(1, 0)) if turned else v
@@ -226,11 +227,11 @@ class SecondOrder:
 
 def record_linear(
     call: str,
-    f: Callable,
+    f: AnyFunction,
     argnums: Any,
-    args: tuple,
-    lift: Callable | None = None,
-    read: Callable | None = None,
+    args: AnyTuple,
+    lift: AnyFunction | None = None,
+    read: AnyFunction | None = None,
     has_aux: bool = False,
 ) -> RecordedCall:
     """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain
@@ -296,19 +297,19 @@ class LinearMap(Generic[Y]):
 def linearize(
     f: Callable[..., Y],
     *primals: object,
-    argnums: int | tuple | None = None,
+    argnums: int | AnyTuple | None = None,
     has_aux: Literal[False] = False,
 ) -> tuple[Y, LinearMap[Y]]: ...
 @overload
 def linearize(
     f: Callable[..., tuple[Y, A]],
     *primals: object,
-    argnums: int | tuple | None = None,
+    argnums: int | AnyTuple | None = None,
     has_aux: Literal[True],
 ) -> tuple[Y, LinearMap[Y], A]: ...
 def linearize(
-    f: Callable, *primals: object, argnums: int | tuple | None = None, has_aux: bool = False
-) -> tuple:
+    f: AnyFunction, *primals: object, argnums: int | AnyTuple | None = None, has_aux: bool = False
+) -> AnyTuple:
     """Compute the value of f and its linearisation, the map v -> J v at one point. f runs once.
 
     Each product costs one sweep over the records. Captured arrays and the primals enter as they were at the
@@ -359,7 +360,7 @@ def linearize(
         )
     if not primals:
         raise ArgumentError(f"{call}: give the primals, linearize(f, x)")
-    values: list = []
+    values: AnyList = []
     r = record_linear(
         call,
         f,
@@ -368,5 +369,5 @@ def linearize(
         read=lambda r: values.append(r.value()),
         has_aux=has_aux,
     )
-    pair: tuple = (values[0], LinearMap(call, Products(r)))
+    pair: AnyTuple = (values[0], LinearMap(call, Products(r)))
     return (*pair, plain_tree(r.aux)) if has_aux else pair

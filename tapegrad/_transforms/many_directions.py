@@ -1,7 +1,7 @@
 """Sweeps for many directions: by a batch of them at once, or one after another where they are few or a rule
 refuses."""
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import TapegradError, heard, take_back
 from .._core.primitive import Primitive, layout_of
 from .._core.scope import scope_block
+from .._core.typing import AnyDict, AnyFunction, AnyList
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
 from .batching.rules import CustomRule
@@ -21,18 +22,18 @@ SHARED_SWEEPS = 4  # sweeps at once where an operation shares work among them
 IN_TURN = 16  # directions of which a replay does one after another sooner
 
 
-def few_or_many(call: str, r: RecordedCall, sweep: Callable, V) -> dict:
+def few_or_many(call: str, r: RecordedCall, sweep: AnyFunction, V: Any) -> AnyDict:
     """`for_each` of a recording that is replayed: there a few directions are one text."""
     if shape(V)[0] > IN_TURN:
         return for_each(call, r, sweep, [V])
     return sweep_in_turn(sweep, [V], shape(V)[0])
 
 
-def empty_rows(x):
+def empty_rows(x: Any) -> Any:
     return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
 
 
-def for_each(call: str, r: RecordedCall, sweep: Callable, rows: list) -> dict:
+def for_each(call: str, r: RecordedCall, sweep: AnyFunction, rows: AnyList) -> AnyDict:
     """key -> stacked results of `sweep`, which takes one of the rows of each array and gives a dict."""
     count, least = shape(rows[0])[0], FEW_SWEEPS
     if shares_work(r):
@@ -47,7 +48,7 @@ def for_each(call: str, r: RecordedCall, sweep: Callable, rows: list) -> dict:
     return sweep_in_turn(sweep, rows, count)
 
 
-def sweep_in_turn(sweep: Callable, rows: list, count: int) -> dict:
+def sweep_in_turn(sweep: AnyFunction, rows: AnyList, count: int) -> AnyDict:
     each = [sweep([v[n] for v in rows]) for n in range(count)]
     return {key: shaping.stack([found[key] for found in each]) for key in each[0]}
 
@@ -79,7 +80,7 @@ def shares_work(r: RecordedCall) -> bool:
     )
 
 
-def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: int) -> dict | None:
+def swept_at_once(call: str, sweep: AnyFunction, rows: AnyList, count: int, at_once: int) -> AnyDict | None:
     """By a batch of sweeps.  None where a rule needs what a batch does not give: then one after another."""
     parts, known = [], heard()
     for start in range(0, count, at_once):
@@ -100,7 +101,7 @@ def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: i
     )
 
 
-def basis(x):
+def basis(x: Any) -> Any:
     """The unit arrays of the shape of x, as rows."""
     s = shape(x)
     library = xp(x) if is_array(layout_of(x)) else np

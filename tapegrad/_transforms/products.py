@@ -5,6 +5,7 @@ from typing import Any, Concatenate, Literal, overload
 
 from .._core.errors import ArgumentError
 from .._core.scope import OPEN, scope_block
+from .._core.typing import AnyFunction, AnyTuple
 from ..ops.declare import shape
 from .arguments import all_positions, checked_argnums, positions, user_name
 from .call import (
@@ -28,16 +29,18 @@ def vjp(
 ) -> tuple[Y, Callable[[Y], tuple[Any, ...]]]: ...
 @overload
 def vjp(
-    f: Callable[..., Y], *primals: object, argnums: int | tuple, has_aux: Literal[False] = False
+    f: Callable[..., Y], *primals: object, argnums: int | AnyTuple, has_aux: Literal[False] = False
 ) -> tuple[Y, Callable[[Y], Any]]: ...
 @overload
 def vjp(
     f: Callable[..., tuple[Y, A]],
     *primals: object,
-    argnums: int | tuple | None = None,
+    argnums: int | AnyTuple | None = None,
     has_aux: Literal[True],
 ) -> tuple[Y, Callable[[Y], Any], A]: ...
-def vjp(f: Callable, *primals: Any, argnums: int | tuple | None = None, has_aux: bool = False) -> tuple:
+def vjp(
+    f: AnyFunction, *primals: Any, argnums: int | AnyTuple | None = None, has_aux: bool = False
+) -> AnyTuple:
     """Compute the value of f and its pullback, the product with the conjugate transpose of the Jacobian.
 
     Parameters
@@ -104,7 +107,7 @@ def jvp(
     f: Callable[..., Y],
     primals: tuple[object, ...],
     tangents: tuple[object, ...],
-    argnums: int | tuple | None = None,
+    argnums: int | AnyTuple | None = None,
     has_aux: Literal[False] = False,
 ) -> tuple[Y, Y]: ...
 @overload
@@ -112,17 +115,17 @@ def jvp(
     f: Callable[..., tuple[Y, A]],
     primals: tuple[object, ...],
     tangents: tuple[object, ...],
-    argnums: int | tuple | None = None,
+    argnums: int | AnyTuple | None = None,
     *,
     has_aux: Literal[True],
 ) -> tuple[Y, Y, A]: ...
 def jvp(
-    f: Callable,
-    primals: tuple,
-    tangents: tuple,
-    argnums: int | tuple | None = None,
+    f: AnyFunction,
+    primals: AnyTuple,
+    tangents: AnyTuple,
+    argnums: int | AnyTuple | None = None,
     has_aux: bool = False,
-) -> tuple:
+) -> AnyTuple:
     """Compute the value of f and its derivative along a direction, J v.
 
     Parameters
@@ -180,7 +183,7 @@ def jvp(
 FORWARD_BYTES = 1 << 23  # bytes of all directions that are pushed forward in one run
 
 
-def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
+def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
     """J times each of the rows of V, for f of one array that gives one.  f is run once, as far as what it
     captures can tell."""
     call, count = f"jmp({user_name(f)})", shape(V)[0]
@@ -206,7 +209,7 @@ def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
     return found[0]
 
 
-def vmp(f: Callable, x: Any, W: Any, args: tuple = ()) -> Any:
+def vmp(f: AnyFunction, x: Any, W: Any, args: AnyTuple = ()) -> Any:
     """J^H times each of the rows of W, for f of one array that gives one."""
     call = f"vmp({user_name(f)})"
     with scope_block():

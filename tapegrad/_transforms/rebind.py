@@ -8,7 +8,7 @@ import contextlib
 import random
 import sys
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from .._core.errors import ArgumentError, DroppedDerivativeError, GuardError, Ta
 from .._core.primitive import ASSIGN, any_tracked, handle, is_tracked, layout_of, live, primal_of, view, write
 from .._core.scope import OPEN, scope_block
 from .._core.trees import Const
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import HANDLES, Variable, View, bottom, frozen, variable
 from .._dispatch import stand_ins
 from ..ops.indexing.flat import FlatIterator
@@ -48,19 +49,19 @@ class Rebind(Shadow):
 
     __slots__ = ("handles", "places", "of", "values", "state", "generators")
 
-    def __init__(self, f, args: list, of: "Rebind | Any" = None, values: tuple = ()):
+    def __init__(self, f: Any, args: AnyList, of: "Rebind | Any" = None, values: AnyTuple = ()):
         """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this
         one finds them, and keeps what f reads besides as it is now."""
         super().__init__(f, args)
-        self.handles: list = []  # (captured Variable, its stand-in)
+        self.handles: AnyList = []  # (captured Variable, its stand-in)
         # (id of a stand-in; `of` given: place of a captured Variable there) -> place in `handles`
-        self.places: dict = {}
+        self.places: AnyDict = {}
         self.of, self.values = of, values
-        self.state: list = []  # captured numbers, containers of such, integer arrays, with what they held
-        self.generators: list = []  # of random numbers, with their states when they were found
+        self.state: AnyList = []  # captured numbers, containers of such, integer arrays, with what they held
+        self.generators: AnyList = []  # of random numbers, with their states when they were found
         self.reads_all = True  # what is captured is to be known before the call
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
             kind = type(x)
             make = (
@@ -128,7 +129,7 @@ class Rebind(Shadow):
             self.handles.append((x, y))
         return y
 
-    def __exit__(self, kind=None, error: BaseException | None = None, traceback=None) -> None:
+    def __exit__(self, kind: Any = None, error: BaseException | None = None, traceback: Any = None) -> None:
         if error is not None and self.of is not None:
             note_carried(error, self.of.handles)
         super().__exit__(kind, error, traceback)
@@ -141,7 +142,7 @@ class Rebind(Shadow):
             self.handles.append((y, y))
         return self.places[id(y)]  # type: ignore[no-any-return]
 
-    def carried(self, x):
+    def carried(self, x: Any) -> Any:
         """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
         kind = type(x)
         new = self.seen[id(x)] = object.__new__(kind)  # before what leads back to it
@@ -152,7 +153,7 @@ class Rebind(Shadow):
         )
         return new
 
-    def drawn(self, x):
+    def drawn(self, x: Any) -> Any:
         if type(x) is RecordedIterator:
             return RecordedIterator(self, x, True)
         if self.of is None:
@@ -160,20 +161,20 @@ class Rebind(Shadow):
         self.iterator(getattr(x, "real", x))  # what it walks along
         return RecordedIterator(self, self.of(x), False)
 
-    def along(self, x):
+    def along(self, x: Any) -> Any:
         """A run of the function itself goes on with an iterator where it is; those after it begin where that
         began."""
         if self.of is None:
             return FlatSnapshot(self(x.base), [*x.place])
         return FlatIterator(self(x.base), [*x.place] if type(x) is FlatSnapshot else x.place)
 
-    def made_outside(self) -> set:
+    def made_outside(self) -> set[Any]:
         return set()  # all is made anew, globals included
 
-    def globals_of(self, space: dict):
+    def globals_of(self, space: AnyDict) -> Any:
         return self.own_globals(space)
 
-    def function(self, f):
+    def function(self, f: Any) -> Any:
         g = super().function(f)
         if g is not f and type(g.__globals__) is ModuleGlobals:
             names = names_in(f.__code__)
@@ -192,7 +193,7 @@ class Rebind(Shadow):
                 "attribute, a file, an unseeded random generator): pass it as an argument"
             )
 
-    def check(self, call: str, returned=()) -> list:
+    def check(self, call: str, returned: Any = ()) -> AnyList:
         """Raise where a tracked value left by another way than arrays and the tree of the result, for its
         derivative would be lost: also in objects that are `returned`.  Gives the floats that left so.  Those
         of a run on plain values may have a derivative: a run on tracked values tells.  What a search kept
@@ -224,10 +225,10 @@ def is_lost(x: Variable) -> bool:
     return trace is not None and trace.loss() is not None
 
 
-def ask(space: ModuleGlobals, names: set) -> None:
+def ask(space: ModuleGlobals, names: set[Any]) -> None:
     """The names that a function may read, and, as attributes, those of its modules."""
     met = {id(space)}
-    todo: list = [space]
+    todo: AnyList = [space]
     for space in todo:
         for name in names:
             try:
@@ -245,12 +246,12 @@ class RecordedIterator(UserIterator):
 
     __slots__ = ("again", "at", "items")
 
-    def __init__(self, shadow: Rebind, real, again: bool):
+    def __init__(self, shadow: Rebind, real: Any, again: bool):
         super().__init__(real, shadow)
-        self.items: list = real.items if type(real) is RecordedIterator else []
+        self.items: AnyList = real.items if type(real) is RecordedIterator else []
         self.at, self.again = 0, again
 
-    def __next__(self):
+    def __next__(self) -> Any:
         kept = self.real
         if self.at == len(self.items):
             self.items.append(next(kept.real))
@@ -259,7 +260,7 @@ class RecordedIterator(UserIterator):
         self.at += 1
         return self.given(kept.given(item) if self.again else item)
 
-    def send(self, value) -> None:
+    def send(self, value: Any) -> None:
         raise ArgumentError(
             "checkpoint: the function sends values to a generator made outside: make the generator inside"
         )
@@ -272,7 +273,7 @@ class FlatSnapshot(FlatIterator):
 
 
 # what a shadow has put in the place of an object, which another one is to replace again
-REPLACED: dict = {
+REPLACED: AnyDict = {
     UserIterator: Rebind.drawn,
     RecordedIterator: Rebind.drawn,
     ContextValue: Rebind.ambient,
@@ -282,7 +283,7 @@ REPLACED: dict = {
 }
 
 
-def held_floats(start, known: Collection[int]) -> list:
+def held_floats(start: Any, known: Collection[int]) -> AnyList:
     """The Variables, float arrays and floats that an object holds: in containers, attributes, closures,
     generators.  Objects with these ids are not entered, nor are modules, names of globals and what these
     name."""
@@ -310,7 +311,7 @@ def is_global(kind: type) -> bool:
     return getattr(sys.modules.get(module_of(kind)), kind.__qualname__, None) is kind
 
 
-def confirm(kept: bool, inputs: list, run: Callable) -> None:
+def confirm(kept: bool, inputs: AnyList, run: AnyFunction) -> None:
     """`run(inputs)` on tracked values, so that `Rebind.check` raises if what a run on plain ones has kept
     depends on them."""
     if kept and any([is_tracked(v) for v in inputs]):
@@ -332,15 +333,15 @@ def ended(shadow: Shadow) -> None:
 class CurrentNumbers:
     """What captured numbers are now: `end` sets them to it again."""
 
-    def __init__(self, numbers: list):
+    def __init__(self, numbers: AnyList):
         self.numbers = [(x, content_of(x)) for x in numbers]
 
-    def end(self, error) -> None:
+    def end(self, error: Any) -> None:
         for x, now in self.numbers:
             put_back(x, now)
 
 
-def as_they_were(state: list) -> None:
+def as_they_were(state: AnyList) -> None:
     """Captured numbers are what they were, pairs (number, content), until the block is left."""
     altered = [(x, before) for x, before in state if not is_same(x, before)]
     OPEN.unfinished = (*OPEN.unfinished, CurrentNumbers([x for x, _ in altered]))
@@ -358,7 +359,7 @@ def forgotten(shadow: Rebind) -> None:
 
 
 @contextlib.contextmanager
-def once_more(*functions, arrays: bool = True) -> Iterator:
+def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
     """Functions that have been called already, to be called again: what they alter stays as it is, but for
     captured arrays, which hold what these calls leave there.  `arrays=False`: these stay, too, for the
     derivatives of what they hold are right."""
@@ -380,7 +381,7 @@ def once_more(*functions, arrays: bool = True) -> Iterator:
 
 
 @contextlib.contextmanager
-def leaving_nothing(f: Callable, *values) -> Iterator[Callable]:
+def leaving_nothing(f: AnyFunction, *values: Any) -> Iterator[AnyFunction]:
     """A context of a function that has been called, to be called again: with copies of the arrays that it
     captures, if outer transforms watch the values. What it wrote there could not hold their derivatives."""
     if not any_tracked(values):
@@ -393,12 +394,12 @@ def leaving_nothing(f: Callable, *values) -> Iterator[Callable]:
         ended(shadow)
 
 
-def captured_result(x: Variable, out) -> None:
+def captured_result(x: Variable, out: Any) -> None:
     """A captured array is what a run has left in its stand-in."""
     write(ASSIGN, x, out, Ellipsis)
 
 
-def note_carried(error: BaseException, inputs: list) -> None:
+def note_carried(error: BaseException, inputs: AnyList) -> None:
     """Note that `error` leaves a function that is differentiated as a whole.
 
     `inputs`: tuples whose first member is an input of the function. Numbers in the error lack their
@@ -442,7 +443,7 @@ class LateVariable(GuardError):
 RUNS = 32  # a function that meets other captured Variables in each run never ends
 
 
-def with_all(first: Rebind, run: Callable) -> tuple:
+def with_all(first: Rebind, run: AnyFunction) -> AnyTuple:
     """(The captured Variables, what `run` makes of their values)"""
     for _ in range(RUNS):
         handles = [x for x, _ in first.handles]
@@ -455,7 +456,7 @@ def with_all(first: Rebind, run: Callable) -> tuple:
     raise late
 
 
-def out_of(v):
+def out_of(v: Any) -> Any:
     """A value that leaves the step: of this level as a Variable, untracked ones as plain copies."""
     if not isinstance(v, Variable):
         return copy_with_layout(v) if is_array(v) else numpy_number(v)

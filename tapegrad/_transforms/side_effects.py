@@ -18,7 +18,8 @@ import collections
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from .._core.errors import BatchError, TapegradError
 from .._core.forward import Dual
 from .._core.primitive import READ, SAMPLED, bind, handle, live, primal_of, truth_of
 from .._core.scope import OPEN
-from .._core.typing import Params
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
 from .._core.variable import Variable, View, bottom, like_layout
 from ..ops import shaping as s
 from ..ops.declare import dtype, ndim, shape
@@ -48,7 +49,7 @@ from .batching.trace import Batch
 # --- what is kept ---
 
 
-def lies_on(x, trace) -> bool:
+def lies_on(x: Any, trace: Any) -> bool:
     while isinstance(x, Variable):
         if x._trace is trace:
             return True
@@ -56,7 +57,7 @@ def lies_on(x, trace) -> bool:
     return False
 
 
-def put_by(change: tuple, trace: Batch):
+def put_by(change: AnyTuple, trace: Batch) -> Any:
     """What the function has put into a holder; of a container that held numbers only, all that it holds now
     if these are others."""
     kind, x, new, *first = change
@@ -69,7 +70,7 @@ CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 COLLECTIONS = frozenset(CONTAINERS)
 
 
-def inside(x) -> list:
+def inside(x: Any) -> AnyList:
     """What x holds."""
     if isinstance(x, Variable):
         return []
@@ -81,7 +82,7 @@ def inside(x) -> list:
     return [*parts, *state_of(x).values()] if is_user_class(type(x)) or type(x) in HELD else parts
 
 
-def flatten_graph(x, met: dict) -> Iterator:
+def flatten_graph(x: Any, met: AnyDict) -> Iterator[Any]:
     """x and all that it holds, each once; then again as the number under which it was met."""
     todo = [x]
     while todo:
@@ -100,19 +101,19 @@ class BackReference(int):
     """The number of an object that was met before."""
 
 
-def changes() -> list:
+def changes() -> AnyList:
     return [change for shadow in OPEN.shadows for change in shadow.changes]
 
 
 NUMBERS = frozenset((float, complex, np.float64))
 
 
-def is_tracked_value(x) -> bool:
+def is_tracked_value(x: Any) -> bool:
     """A value that a loop might show to the next sample: also one that is the same for all."""
     return isinstance(x, Variable) or type(x) in NUMBERS or is_array(x) or is_value(x)
 
 
-def is_value(x) -> bool:
+def is_value(x: Any) -> bool:
     """A number of NumPy's, a date, a fraction, a slice: what it is equal to says what it is."""
     kind = type(x)
     if kind in IMMUTABLE or issubclass(kind, CONTAINERS):
@@ -123,11 +124,11 @@ def is_value(x) -> bool:
     return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)  # type: ignore[comparison-overlap]
 
 
-def kept_in(trace: Batch) -> tuple:
+def kept_in(trace: Batch) -> AnyTuple:
     """(the handles that hold values which differ between samples, where the first value is kept; nothing
     where none is)"""
-    found: list = []
-    met: dict = {}
+    found: AnyList = []
+    met: AnyDict = {}
     where = ""
     for change in changes():
         for v in put_by(change, trace):
@@ -148,36 +149,36 @@ class Tally:
 
     __slots__ = ("_value", "_first", "_asked")
 
-    def __init__(self, value, first, asked: list):
+    def __init__(self, value: Any, first: Any, asked: AnyList):
         self._value, self._first, self._asked = value, first, asked
 
-    def __add__(self, more):
+    def __add__(self, more: Any) -> Any:
         if type(more) is not type(self._value):
             return self._told() + more
         return type(self)(self._value + more, self._first, self._asked)
 
-    def __sub__(self, less):
+    def __sub__(self, less: Any) -> Any:
         return self + -less if type(less) is int else self._told() - less
 
-    def __array__(self, *args, **kwargs):
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
         return np.array(self._told())
 
-    def __array_ufunc__(self, f: np.ufunc, method: str, *args, **kwargs):
+    def __array_ufunc__(self, f: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
         return getattr(f, method)(*[a._told() if issubclass(type(a), Tally) else a for a in args], **kwargs)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._told(), name)
 
-    def _told(self):
+    def _told(self) -> Any:
         self._asked.append(self)
         return self._value
 
     @property  # type: ignore[misc]
-    def __class__(self):
+    def __class__(self) -> Any:
         return type(self._first)
 
 
-def asking(name: str) -> Callable:
+def asking(name: str) -> AnyFunction:
     """The special method of this name, which asks for the count."""
     f, reflected = getattr(operator, name, None), getattr(operator, f"__{name[3:]}", None)
     if f is not None:
@@ -202,7 +203,7 @@ TALLIES = {
 METAS.update({tally: kind for kind, tally in TALLIES.items()})
 
 
-def is_count(x, depth: int = 8) -> bool:
+def is_count(x: Any, depth: int = 8) -> bool:
     """An integer, a string and the like, or a collection of such."""
     kind = type(x)
     if kind in COUNTS or issubclass(kind, Tally):
@@ -210,7 +211,7 @@ def is_count(x, depth: int = 8) -> bool:
     return depth > 0 and kind in COLLECTIONS and all([is_count(v, depth - 1) for v in parts_of(x)])
 
 
-def frozen_count(x) -> tuple:
+def frozen_count(x: Any) -> AnyTuple:
     """What a count, or a container of some, holds now, to be compared with what it will hold; of what is no
     count, the type."""
     if type(x) in COUNTS:
@@ -221,7 +222,7 @@ def frozen_count(x) -> tuple:
     return type(x), frozenset(parts) if isinstance(x, (set, frozenset)) else tuple(parts)
 
 
-def counts_of(change: tuple, trace: Batch) -> list:
+def counts_of(change: AnyTuple, trace: Batch) -> AnyList:
     """Those among the values, and in objects and collections of other things."""
     return [
         x
@@ -231,12 +232,12 @@ def counts_of(change: tuple, trace: Batch) -> list:
     ]
 
 
-def counts_before(trace: Batch) -> dict:
+def counts_before(trace: Batch) -> AnyDict:
     """(id of a holder: what the functions of transforms around this one have put there)"""
     return {id(change): frozen_count(counts_of(change, trace)) for change in changes()}
 
 
-def counted_in(trace: Batch, before: dict) -> str:
+def counted_in(trace: Batch, before: AnyDict) -> str:
     """Where f has put other integers, strings and the like; nothing if nowhere."""
     for change in changes():
         if frozen_count(counts_of(change, trace)) != before.get(id(change), (list, ())):
@@ -244,7 +245,7 @@ def counted_in(trace: Batch, before: dict) -> str:
     return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
 
 
-def bind_in(change: tuple, name: str, v) -> None:
+def bind_in(change: AnyTuple, name: str, v: Any) -> None:
     kind, _, new, *_ = change
     if kind is GlobalNames:
         dict.__setitem__(new, name, v)
@@ -266,11 +267,11 @@ class SampleStack:
 
     __slots__ = ("values",)
 
-    def __init__(self, values):
+    def __init__(self, values: Any):
         self.values = values
 
 
-def seen_as(trace: Batch, x):
+def seen_as(trace: Batch, x: Any) -> Any:
     """What of an object another run must give again."""
     if isinstance(x, Variable):
         y = live(x)
@@ -287,17 +288,20 @@ def seen_as(trace: Batch, x):
     return type(x), (repr(x) if isinstance(x, np.generic) else x) if is_value(x) else len(inside(x))
 
 
-def equal(a, b) -> bool:
+def one_for_all(v: Any) -> Any:
+    return s.reshape(v, to=(1, *shape(v)))
+
+
+def equal(a: Any, b: Any) -> bool:
     """(nan is equal to itself)"""
     same = (a == b) | ((a != a) & (b != b))
     return truth_of(same.all() if ndim(same) else same)
 
 
-def same_structure(a, b) -> bool:
+def same_structure(a: Any, b: Any) -> bool:
     if type(a) is SampleStack or type(b) is SampleStack:
         a, b = [
-            v.values if type(v) is SampleStack else v if type(v) is tuple else s.reshape(v, to=(1, *shape(v)))
-            for v in (a, b)
+            v.values if type(v) is SampleStack else v if type(v) is tuple else one_for_all(v) for v in (a, b)
         ]
         # one that is the same for all samples may become one of each, and the same
         if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):
@@ -310,13 +314,13 @@ def same_structure(a, b) -> bool:
 class RunOutcome:
     """What a run has given and left: its result, what is kept in holders, and captured arrays."""
 
-    def __init__(self, trace: Batch, y, members: list, adopted: list):
-        self.met: dict = {}
+    def __init__(self, trace: Batch, y: Any, members: AnyList, adopted: AnyList):
+        self.met: AnyDict = {}
         kept = [[v for v in put_by(change, trace) if not is_count(v)] for change in members]
         self.seen = [seen_as(trace, x) for v in (y, *kept) for x in flatten_graph(v, self.met)]
         self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
 
-    def agrees(self, other: "RunOutcome", adopted: list) -> bool:
+    def agrees(self, other: "RunOutcome", adopted: AnyList) -> bool:
         if len(self.seen) != len(other.seen) or not all(
             [same_structure(a, b) for a, b in zip(self.seen, other.seen, strict=True)]
         ):
@@ -329,22 +333,26 @@ class RunOutcome:
         )
 
 
-def left_alike(marks: Marks, first: tuple, second: tuple) -> bool:
+def left_alike(marks: Marks, first: AnyTuple, second: AnyTuple) -> bool:
     """Is a captured array after two runs what a loop leaves there?"""
     value, batched, written, _ = first
     if (
         batched != second[1]
         or not same_structure(primal_of(value), primal_of(second[0]))
-        or marks.overlap(True, marks.read, ~np.asarray(written))
+        or marks.overlap(True, marks.read, ~_mask(written))
     ):
         return False
     if not batched:
         return True
-    only_first = np.asarray(written) & ~np.asarray(second[2])  # by the first sample, in a loop
+    only_first = _mask(written) & ~_mask(second[2])  # by the first sample, in a loop
     ends = [bind(READ, (primal_of(value),), {"path": (), "at": k, "copy": True}) for k in (0, -1)]
     library = xp_of(bottom(value))
     differ = (ends[0] != ends[1]) & library.broadcast_to(library.asarray(only_first), shape(ends[0]))
     return not truth_of(differ.any() if ndim(differ) else differ)
+
+
+def _mask(some: Any) -> Any:
+    return np.asarray(some)
 
 
 class DependenceTrace(Dual):
@@ -352,11 +360,11 @@ class DependenceTrace(Dual):
 
     __slots__ = ()
 
-    def apply(self, prim, args, params: Params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         out = super().apply(prim, args, params)
         return tuple([self.pruned(o) for o in out]) if type(out) is tuple else self.pruned(out)
 
-    def pruned(self, y):
+    def pruned(self, y: Any) -> Any:
         if not isinstance(y, Variable) or y._trace is not self:
             return y
         t = live(y._slot) if isinstance(y._slot, Variable) else y._slot
@@ -391,7 +399,7 @@ class Counts:
             if kind is Contents and first != [None]
         ]
         self.last = self.now(trace)
-        self.asked: list = []
+        self.asked: AnyList = []
 
     def hide(self) -> None:
         """In the next run tallies stand for those that have names."""
@@ -414,7 +422,7 @@ class Counts:
         self.show()
         return before != self.last
 
-    def now(self, trace: Batch) -> tuple:
+    def now(self, trace: Batch) -> AnyTuple:
         return counts_before(trace), [frozen_count(x) for x, _ in self.noted if isinstance(x, COUNTED)]
 
     def went_on(self) -> bool:
@@ -444,7 +452,7 @@ class Counts:
                 kind_of(new).put(new, flat)
 
 
-def nested_collections(values: list) -> Iterator:
+def nested_collections(values: AnyList) -> Iterator[Any]:
     """The collections among these and in them."""
     for x in values:
         if type(x) in COLLECTIONS and is_count(x):
@@ -452,7 +460,7 @@ def nested_collections(values: list) -> Iterator:
             yield from nested_collections(parts_of(x))
 
 
-def objects_in(x) -> list:
+def objects_in(x: Any) -> AnyList:
     """(ids) What a container holds besides numbers and strings."""
     return [
         id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in IMMUTABLE or is_count(v))
@@ -465,7 +473,7 @@ def objects_in(x) -> list:
 MOST_TRIED_SAMPLES = 32
 
 
-def handed_on(trace: Batch, handles: list, told) -> None:
+def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
     """Each sample gets what the one before kept; the first one, which has been right, that of the last.
     `told`: other numbers."""
     met, noise = set(), np.random.default_rng(0)
@@ -501,7 +509,7 @@ def handed_on(trace: Batch, handles: list, told) -> None:
         base._saved = True
 
 
-def run_beside(trace: Batch, first, handles: list, where: str, again: Callable) -> None:
+def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: AnyFunction) -> None:
     """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of
     another.  Raises BatchError where a loop would give others."""
     if trace.count == 1:

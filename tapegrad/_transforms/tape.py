@@ -15,7 +15,7 @@ from .._core.registry import late
 from .._core.scope import OPEN, Exit, outside
 from .._core.searches import tell_searches
 from .._core.trees import leaves, tree_map
-from .._core.typing import Array, Number
+from .._core.typing import AnyDict, AnyList, AnyTuple, Array, Number
 from .._core.variable import Variable, View, bottom, frozen
 from ..ops import shaping
 from ..ops import variable_methods as variable_methods  # it gives Variables their methods
@@ -82,12 +82,12 @@ class TapeCall(RecordedCall):
 
     inputs: Any = property(lambda self: self)
 
-    def results(self, found: dict) -> Any:
+    def results(self, found: AnyDict) -> Any:
         """In the tree of x."""
         each = iter(self.watched)
         return tree_map(lambda _: found[next(each)], self.x)
 
-    def tangents(self, call: str, what: str, v: Any) -> list:
+    def tangents(self, call: str, what: str, v: Any) -> AnyList:
         """One tangent, or None, for each leaf of x."""
         return cast_leaves(call, what, leaves_like(call, what, v, self.x), list(self.watched.values()))
 
@@ -118,10 +118,10 @@ class Tape:
 
     def __init__(self) -> None:
         self._trace = watched(reverse.Tape())
-        self._leaves: dict = {}
-        self._copies: list = []
+        self._leaves: AnyDict = {}
+        self._copies: AnyList = []
         # id -> the handle of a buffer that fell when the tape was closed, its version, value and slot
-        self._buffers: dict = {}
+        self._buffers: AnyDict = {}
         self._trace.leaves, self._trace.gradients, self._trace.kind = self._leaves, {}, type(self._trace)
 
     __exit__ = Exit()
@@ -158,7 +158,7 @@ class Tape:
         >>> [(copy.record, copy.bytes) for copy in tape.snapshots]
         [('1: multiply', 24)]
         """
-        held: dict = {}
+        held: AnyDict = {}
         for k, record in enumerate(self._trace.records):
             for value in RetainedRecord(k, record).values:
                 held.setdefault(id(bottom(value)), f"{k}: {reverse.primitive_of(record).name}")  # type: ignore[union-attr]
@@ -214,7 +214,7 @@ class Tape:
         check_scalar("tape.grad", self.grad, y)
         return self._pulled("tape.grad(y, x)", "seed", y, constant_like(y, 1), x)
 
-    def _found(self, y: Any) -> tuple:
+    def _found(self, y: Any) -> AnyTuple:
         """The value of y below this tape, and its slot, or None."""
         trace: Any = self._trace
         # read now, as it would have been inside the with block
@@ -308,7 +308,7 @@ class Tape:
         r = TapeCall("tape.hvp(y, x, v)", self, y, x)
         tangents = r.tangents("tape.hvp", "direction", v)
         ((value, slot),) = r.low
-        found = SecondOrder(self._trace, slot).product(
+        found = SecondOrder("tape.hvp(y, x, v)", self._trace, slot).product(
             value, slot, list(zip(r.slots.values(), tangents, strict=True))
         )
         return r.results(  # type: ignore[no-any-return]

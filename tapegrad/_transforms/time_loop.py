@@ -21,6 +21,7 @@ from .._core.primitive import bind, layout_of, live, primal_of
 from .._core.reverse import Tape
 from .._core.scope import OPEN, changed, scope_block
 from .._core.trees import Const, describe_tree, is_node, leaves, tree_map, with_leaves
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable, bottom, frozen, variable
 from ..ops.indexing.flat import FlatIterator
 from .arguments import check_function, numpy_number, user_name
@@ -133,7 +134,7 @@ def count_of(name: str, what: str, value: Any, least: int) -> int:
     return found
 
 
-def as_value(v: Any, own: tuple | list) -> Any:
+def as_value(v: Any, own: AnyTuple | AnyList) -> Any:
     """A leaf of the state as a value that later writes to other arrays do not alter. `own`: arrays that
     nobody else holds."""
     if isinstance(v, Variable):
@@ -154,7 +155,7 @@ class StateForm:
         self.layouts = [self.layout(v) for v in flat]
         self.active = [k for k, v in enumerate(flat) if is_differentiable(layout_of(v))]
 
-    def layout(self, v: Any) -> tuple | None:
+    def layout(self, v: Any) -> AnyTuple | None:
         """Shape and dtype of a leaf. None for what has no derivative and passes from step to step."""
         v = numpy_number(layout_of(v))
         if is_array(v) or isinstance(v, np.generic):
@@ -166,10 +167,10 @@ class StateForm:
             )
         return None
 
-    def tree(self, members: list) -> Any:
+    def tree(self, members: AnyList) -> Any:
         return with_leaves(self.like, iter(members))
 
-    def stepped(self, step: Callable, i: int, members: list, like: Any = None) -> list:
+    def stepped(self, step: AnyFunction, i: int, members: AnyList, like: Any = None) -> AnyList:
         """The leaves of the next state. `like`: the tree in the classes that `step` knows."""
         like = self.like if like is None else like
         y, flat = step(i, with_leaves(like, iter(members))), []
@@ -196,7 +197,7 @@ class StateForm:
         return found
 
 
-def words_of(layout: tuple | None) -> str:
+def words_of(layout: AnyTuple | None) -> str:
     return "an object that is no array" if layout is None else f"shape {layout[0]}, {layout[1]}"
 
 
@@ -228,13 +229,13 @@ class Snapshot:
     """What a step begins with: values of the captured Variables, leaves of the state, states of random
     generators. Arrays may be stored elsewhere."""
 
-    def __init__(self, values: list, members: list, draws: list):
+    def __init__(self, values: AnyList, members: AnyList, draws: AnyList):
         self.values, self.members, self.draws = values, members, draws
 
-    def put_into(self, store: Any, shared: list) -> "Snapshot":
+    def put_into(self, store: Any, shared: AnyList) -> "Snapshot":
         """The same with its large arrays in the store. `shared`: values that are held anyway."""
 
-        def put(held: list) -> list:
+        def put(held: AnyList) -> AnyList:
             return [
                 StoredArray(v, store)
                 if is_array(v)
@@ -250,7 +251,7 @@ class Snapshot:
     def loaded(self) -> "Snapshot":
         """The same with all arrays in their memory. Its lists belong to the caller."""
 
-        def load(held: list) -> list:
+        def load(held: AnyList) -> AnyList:
             return [v.load() if isinstance(v, StoredArray) else v for v in held]
 
         return Snapshot(load(self.values), load(self.members), self.draws)
@@ -262,11 +263,11 @@ LEAST_STORED = 4096  # bytes; smaller arrays stay in memory
 class StepRuns:
     """Runs of a step, one after another, within one shadow of it."""
 
-    def __init__(self, call: "LoopCall", shadow: Rebind, step: Callable, like: Any):
+    def __init__(self, call: "LoopCall", shadow: Rebind, step: AnyFunction, like: Any):
         self.call, self.shadow, self.step, self.like = call, shadow, step, like
-        self.values: list = [*shadow.values]
-        self.versions: dict = {}
-        self.members: list = []
+        self.values: AnyList = [*shadow.values]
+        self.versions: AnyDict = {}
+        self.members: AnyList = []
 
     def handle(self, k: int) -> Any:
         """The stand-in of a captured Variable; None if the step has not met it."""
@@ -297,7 +298,7 @@ class StepRuns:
             if (y := self.handle(k)) is not None and y._version > self.versions.get(k, 0)
         }
 
-    def now(self) -> tuple:
+    def now(self) -> AnyTuple:
         """Captured Variables and leaves of the state as they are now, as frozen Variables."""
         written = self.written()
         return (
@@ -328,18 +329,20 @@ class LoopCall(CheckpointCall):
     """All steps of a loop but the last one, as one function of values: of the captured Variables and of the
     leaves of the state, to what the steps leave there."""
 
-    def __init__(self, first: Rebind, step: tuple, kept: tuple, form: StateForm, n: int):
+    def __init__(self, first: Rebind, step: AnyTuple, kept: AnyTuple, form: StateForm, n: int):
         super().__init__(first, step, kept, form.name)
         self.form, self.n = form, n
         self.snapshots, self.store, self.keeps = 1, None, False
-        self.constants: list = []  # the other leaves of the first state
-        self.after: list = []  # those after the last step
-        self.begin: tuple = ()  # the inputs of the first run
-        self.taken: list = []  # its snapshots: (step, Snapshot)
+        self.constants: AnyList = []  # the other leaves of the first state
+        self.after: AnyList = []  # those after the last step
+        self.begin: AnyTuple = ()  # the inputs of the first run
+        self.taken: AnyList = []  # its snapshots: (step, Snapshot)
         self.carried: list[int] = []  # the inputs that the steps change
 
     @staticmethod
-    def run_all(n: int, step: Callable, form: StateForm, members: list, snapshots: Any, store: Any) -> list:
+    def run_all(
+        n: int, step: AnyFunction, form: StateForm, members: AnyList, snapshots: Any, store: Any
+    ) -> AnyList:
         """The leaves of the state before step n - 1."""
         first = Rebind(step, [form.like])
         with first as (g, (like,)):
@@ -360,17 +363,17 @@ class LoopCall(CheckpointCall):
                 captured_result(x, outs[k])
         return call.all_members([as_value(v, ()) for v in outs[len(handles) :]], call.after)
 
-    def all_members(self, state: list, others: list) -> list:
+    def all_members(self, state: AnyList, others: AnyList) -> AnyList:
         found = [*others]
         for k, v in zip(self.form.active, state, strict=True):
             found[k] = v
         return found
 
-    def start(self, inputs: tuple) -> Snapshot:
+    def start(self, inputs: AnyTuple) -> Snapshot:
         count = len(inputs) - len(self.form.active)
         return Snapshot([*inputs[:count]], self.all_members([*inputs[count:]], self.constants), self.draws)
 
-    def outputs(self, runs: StepRuns) -> list:
+    def outputs(self, runs: StepRuns) -> AnyList:
         values, members = runs.now()
         return [*values, *[members[k] for k in self.form.active]]
 
@@ -406,18 +409,18 @@ class LoopCall(CheckpointCall):
         else:
             ended(shadow)
 
-    def __call__(self, *inputs: Any) -> tuple:
+    def __call__(self, *inputs: Any) -> AnyTuple:
         if self.marks is None:
             return self.passed(inputs)
         with scope_block():
             self.as_before()
             return self.passed(inputs)
 
-    def passed(self, inputs: tuple) -> tuple:
+    def passed(self, inputs: AnyTuple) -> AnyTuple:
         """All steps. The first time, snapshots are taken on the way."""
         first = self.marks is None
         at = first_snapshots(self.n + 1, self.snapshots) if first and self.keeps else []
-        taken: list = []
+        taken: AnyList = []
         with self.runs(self.start(inputs)) as runs:
             for i in range(self.n):
                 if len(taken) < len(at) and at[len(taken)] == i:
@@ -460,15 +463,15 @@ class LoopCall(CheckpointCall):
                 f"step's number"
             )
 
-    def flat(self, at: Snapshot) -> list:
+    def flat(self, at: Snapshot) -> AnyList:
         return [*at.values, *[at.members[k] for k in self.form.active]]
 
-    def from_inputs(self, flat: list, at: Snapshot) -> Snapshot:
+    def from_inputs(self, flat: AnyList, at: Snapshot) -> Snapshot:
         """`at` with other values."""
         count = len(at.values)
         return Snapshot(flat[:count], self.all_members(flat[count:], at.members), at.draws)
 
-    def reverse_rule(self, g: Any, out: Any, need: Any, *inputs: Any) -> tuple:
+    def reverse_rule(self, g: Any, out: Any, need: Any, *inputs: Any) -> AnyTuple:
         active = sorted({*self.carried, *[k for k, needed in enumerate(need) if needed]})
         G = [constant_like(inputs[k], 0) if g[k] is None else g[k] for k in active]
         known = len(inputs) == len(self.begin) and all(
@@ -490,12 +493,12 @@ class LoopCall(CheckpointCall):
                     self.check_step([v for k, v in zip(active, y, strict=True) if k in self.carried], later)
                     flat = self.flat(at)
                     later = [flat[k] for k in self.carried]
-        terms: list = [None] * len(inputs)
+        terms: AnyList = [None] * len(inputs)
         for k, c in zip(active, G, strict=True):
             terms[k] = c
         return self.poisoned(tuple(terms))
 
-    def advanced(self, runs: StepRuns, stack: list, end: int, shared: list) -> Snapshot:
+    def advanced(self, runs: StepRuns, stack: AnyList, end: int, shared: AnyList) -> Snapshot:
         """What step end - 1 begins with, from the last snapshot on. New ones are taken on the way."""
         a, kept = stack[-1]
         at: Snapshot = kept.loaded()
@@ -510,11 +513,11 @@ class LoopCall(CheckpointCall):
                 stack.append((a, at.put_into(self.store, shared)))
         return at
 
-    def step_back(self, runs: StepRuns, i: int, at: Snapshot, active: list, G: list) -> tuple:
+    def step_back(self, runs: StepRuns, i: int, at: Snapshot, active: AnyList, G: AnyList) -> AnyTuple:
         """The active outputs of step i, and the cotangents of its active inputs."""
         flat = self.flat(at)
 
-        def step(*xs: Any) -> tuple:
+        def step(*xs: Any) -> AnyTuple:
             given = [*flat]
             for k, x in zip(active, xs, strict=True):
                 given[k] = x
@@ -528,7 +531,7 @@ class LoopCall(CheckpointCall):
         terms = pullback(tuple(G))
         return y, [*terms] if len(active) > 1 else [terms]
 
-    def check_step(self, values: list, later: list | None) -> None:
+    def check_step(self, values: AnyList, later: AnyList | None) -> None:
         """Are the results of a step what the next one began with?"""
         if later is None:
             self.check_values([mark(v) for v in values])

@@ -5,14 +5,13 @@ While a kernel function is traced, `OPEN.inside` runs and differentiates the fun
 transforms are made."""
 
 import types
-from collections.abc import Callable
-from typing import Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall, named_like
 from .._core.registry import SHADOW_MAKERS
 from .._core.trees import Const, describe_tree
-from .._core.typing import Array, Node, Number
+from .._core.typing import AnyFunction, AnyTuple, Array, Node, Number
 from .arguments import check_function, positions, user_name
 
 # For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P
@@ -31,7 +30,7 @@ class Transform(PickledByCall):
     """What grad and its like return: `body(call, f, settings, args, kwargs)` with f and the settings that
     they were given, and the name of the call for messages."""
 
-    def __init__(self, prefix: str, body: Callable, f: Callable, *settings):
+    def __init__(self, prefix: str, body: AnyFunction, f: AnyFunction, *settings: Any):
         check_function(prefix, f)
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
@@ -39,21 +38,21 @@ class Transform(PickledByCall):
         self.__name__ = self.call = f"{prefix}({name})"
         self.__doc__ = f"{prefix} of {name}, by tapegrad."
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.body(self.call, self.of, self.settings, args, kwargs)
 
-    def __get__(self, instance, owner: type | None = None):
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """In a class it is a method, as a function is."""
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<{self.__name__}>"
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return Transform, (self.prefix, self.body, self.of, *self.settings)
 
 
-def transform_of_shadow(shadow, x: Transform) -> Transform:
+def transform_of_shadow(shadow: Any, x: Transform) -> Transform:
     """The same transform of the function whose captured arrays an outer transform follows."""
     f = shadow(x.of)
     return x if f is x.of else Transform(x.prefix, x.body, f, *x.settings)
@@ -65,14 +64,14 @@ SHADOW_MAKERS[Transform] = transform_of_shadow
 # --- reverse and forward mode ---
 
 
-def wrapping(f: Callable) -> Callable:
+def wrapping(f: AnyFunction) -> AnyFunction:
     """Return what marks the shadowed f as constant, if f is."""
     return Const if isinstance(f, Const) else lambda g: g
 
 
 def lift_of(
-    call: str, body: Callable, f: Callable, args: tuple, argnums=0, has_aux: bool = False
-) -> Callable:
+    call: str, body: AnyFunction, f: AnyFunction, args: AnyTuple, argnums: Any = 0, has_aux: bool = False
+) -> AnyFunction:
     """Return the lift of an outer transform: from the shadowed f to `body` of it.
 
     Parameters
@@ -90,8 +89,8 @@ def lift_of(
     """
     wrap, marked = wrapping(f), [type(a) is Const for a in args]
 
-    def lift(g: Callable) -> Callable:
-        def inner(*given, **kwargs):
+    def lift(g: AnyFunction) -> AnyFunction:
+        def inner(*given: Any, **kwargs: Any) -> Any:
             again = tuple([Const(a) if m else a for a, m in zip(given, marked, strict=True)])
             return body(call, wrap(g), (argnums, has_aux), again, kwargs)
 
@@ -100,7 +99,7 @@ def lift_of(
     return lift
 
 
-def placed_arguments(call: str, argnums: int | tuple, x, args: tuple) -> tuple:
+def placed_arguments(call: str, argnums: int | AnyTuple, x: Any, args: AnyTuple) -> AnyTuple:
     """(all arguments of f, the positions of those in x): x is the argument `argnums`, or a tuple of them."""
     if argnums == 0:
         return (x, *args), (0,)

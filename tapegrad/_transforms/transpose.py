@@ -1,16 +1,16 @@
 """A rule for one mode as a rule for the other: what is linear in its first argument is recorded, and pulled
 back through."""
 
-from collections.abc import Callable
+from typing import Any
 
 from .._core import reverse as reverse
 from .._core.errors import ArgumentError, ShapeError
-from .._core.typing import Params
+from .._core.typing import AnyFunction, AnyList, AnyTuple, Params
 from ..ops.declare import shape
 from .call import constant_like, lowered_leaf
 
 
-def checked_terms(name: str, terms, args: tuple) -> tuple:
+def checked_terms(name: str, terms: Any, args: AnyTuple) -> AnyTuple:
     terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
     if len(terms) != len(args):
         raise ArgumentError(f"rule({name}): vjp returned {len(terms)} cotangents for {len(args)} arguments")
@@ -22,7 +22,7 @@ def checked_terms(name: str, terms, args: tuple) -> tuple:
     return terms  # type: ignore[no-any-return]
 
 
-def transposed_vjp(vjp: Callable, name: str, t: tuple, out, args: tuple, params: Params):
+def transposed_vjp(vjp: AnyFunction, name: str, t: AnyTuple, out: Any, args: AnyTuple, params: Params) -> Any:
     """J t from w -> J^T w, which is linear in w: record it and pull t back through it."""
     outs = out if isinstance(out, tuple) else (out,)
     tape = reverse.Tape()
@@ -46,7 +46,9 @@ def transposed_vjp(vjp: Callable, name: str, t: tuple, out, args: tuple, params:
     return tangents if isinstance(out, tuple) else tangents[0]
 
 
-def transposed_jvp(jvp: Callable, g, out, need: tuple, args: tuple, params: Params) -> list:
+def transposed_jvp(
+    jvp: AnyFunction, g: Any, out: Any, need: AnyTuple, args: AnyTuple, params: Params
+) -> AnyList:
     """J^T g from t -> J t, likewise."""
     tape = reverse.Tape()
     ts = [tape.watch(constant_like(a, 0)) if n else None for a, n in zip(args, need, strict=True)]

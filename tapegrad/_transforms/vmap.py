@@ -12,7 +12,7 @@ from .._core.errors import ArgumentError, BatchError, ShapeError, TapegradError,
 from .._core.primitive import layout_of, live
 from .._core.scope import OPEN, scope_block
 from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
-from .._core.typing import Array, Node, Number
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Array, Node, Number
 from .._core.variable import Variable, copied, frozen, variable
 from ..ops import shaping
 from ..ops.declare import ndim, shape
@@ -44,8 +44,8 @@ def vmap(
     shadow: bool = True,
 ) -> Callable[..., N]: ...
 def vmap(
-    f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = None, *, shadow: bool = True
-) -> Callable:
+    f: AnyFunction, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = None, *, shadow: bool = True
+) -> AnyFunction:
     """Make a function of many samples from a function of one sample.
 
     f runs once, and each operation runs on the stack of all samples. The results are those of a loop over
@@ -102,7 +102,7 @@ def vmap(
     return Transform("vmap", _vmap, f if shadow else Const(f), in_axes, out_axes, chunk)
 
 
-def _vmap(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def _vmap(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     in_axes, out_axes, chunk = settings
     if OPEN.inside is not None:
         raise ArgumentError(f"{call}: a kernel is a function of one sample; map it by tapegrad.kernels.map")
@@ -121,7 +121,7 @@ def _vmap(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) ->
     )
 
 
-def out_tree(call: str, out_axes: Any, parts: list) -> tuple:
+def out_tree(call: str, out_axes: Any, parts: AnyList) -> AnyTuple:
     """The results of chunks, behind the tree of their axes."""
     flat = iter(axes_of_results(call, out_axes, parts[0]))
     return tree_map(lambda y: None if y is None else mapped_axis(next(flat), y), parts[0]), *parts
@@ -131,7 +131,7 @@ def mapped_axis(axis: int | None, y: Any) -> int | None:
     return axis if axis is None else axis % ndim(y)
 
 
-def sample_slice(a: Any, axes: list, start: int, stop: int) -> Any:
+def sample_slice(a: Any, axes: AnyList, start: int, stop: int) -> Any:
     """The samples from `start` to `stop` of an argument."""
     each = iter(axes)
     if isinstance(a, Const):
@@ -151,7 +151,7 @@ def is_axis(axis: Any) -> bool:
     return axis is None or (isinstance(axis, (int, np.integer)) and not isinstance(axis, bool))
 
 
-def axes_of_tree(call: str, what: str, axes: Any, tree: Any) -> list:
+def axes_of_tree(call: str, what: str, axes: Any, tree: Any) -> AnyList:
     """One axis for each leaf of a tree, from a tree of axes that may end above the leaves."""
     if is_axis(axes):
         return [axes] * len(leaves(tree))
@@ -172,7 +172,7 @@ def axes_of_tree(call: str, what: str, axes: Any, tree: Any) -> list:
     return [axis for a, t in pairs for axis in axes_of_tree(call, what, a, t)]
 
 
-def axes_of_arguments(call: str, in_axes: Any, args: tuple) -> list:
+def axes_of_arguments(call: str, in_axes: Any, args: AnyTuple) -> AnyList:
     if not args:
         raise ArgumentError(
             f"{call}: no argument to map over; arguments by keyword are the same for all samples"
@@ -189,9 +189,9 @@ def axes_of_arguments(call: str, in_axes: Any, args: tuple) -> list:
     ]
 
 
-def sample_count(call: str, args: tuple, axes: list) -> int:
+def sample_count(call: str, args: AnyTuple, axes: AnyList) -> int:
     """How many samples there are."""
-    sizes: dict[int, tuple] = {}
+    sizes: dict[int, AnyTuple] = {}
     for n, (a, each) in enumerate(zip(args, axes, strict=True)):
         for x, axis in zip(leaves(a) if not isinstance(a, Const) else [a], each, strict=True):
             if axis is None:
@@ -209,7 +209,7 @@ def sample_count(call: str, args: tuple, axes: list) -> int:
     if len(sizes) > 1:
         found = ", ".join(f"{size} along axis {axis} of argument {n}" for size, (n, axis) in sizes.items())
         raise ShapeError(f"{call}: the numbers of samples differ: {found}")
-    return min(sizes)  # the only one
+    return next(iter(sizes))
 
 
 # --- one run ---
@@ -218,7 +218,7 @@ def sample_count(call: str, args: tuple, axes: list) -> int:
 class MappedInputs(Inputs):
     """The arguments of a call whose leaves are mapped by `axes`."""
 
-    def __init__(self, call: str, args: tuple, axes: list):
+    def __init__(self, call: str, args: AnyTuple, axes: AnyList):
         self.call, self.args, self.axes = call, args, axes
         self.given, self.fresh = [], []
         self.constants = [a.value for a in args if type(a) is Const]
@@ -231,7 +231,7 @@ class MappedInputs(Inputs):
         # as the transforms around have them
         self.stacks = [enter_leaf(x, call) for pair in pairs for x, axis in pair if axis is not None]
 
-    def enter(self, watch: Callable) -> list:
+    def enter(self, watch: AnyFunction) -> AnyList:
         shared = (
             overlapping([x for a in self.args for x in leaves(a)])
             if len(self.args) > 1 or is_node(self.args[0])
@@ -251,7 +251,7 @@ class MappedInputs(Inputs):
 
         return self.replaced(new, shared)
 
-    def anew(self, trace: Batch, around: Any) -> list:
+    def anew(self, trace: Batch, around: Any) -> AnyList:
         """The arguments once more, for the function run again."""
         known = len(self.given)
         around.args = self.enter(trace.watch)
@@ -295,9 +295,11 @@ def check_shared_state(call: str, trace: Batch, drawn: Any) -> None:
         )
 
 
-def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count: int, out_axes: Any) -> Any:
+def batched(
+    call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: AnyDict, count: int, out_axes: Any
+) -> Any:
     inputs = MappedInputs(call, args, axes)
-    found: list = []
+    found: AnyList = []
 
     def read(y: Any) -> Any:
         y = returned(y)
@@ -350,7 +352,7 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
         return tree_map(lambda v: None if v is None else next(stacks), tree)
 
 
-def axes_of_results(call: str, out_axes: Any, y: Any) -> list:
+def axes_of_results(call: str, out_axes: Any, y: Any) -> AnyList:
     return [
         axis
         for axis, v in zip(axes_of_tree(call, "out_axes", out_axes, y), leaves(y), strict=True)
@@ -358,7 +360,7 @@ def axes_of_results(call: str, out_axes: Any, y: Any) -> list:
     ]
 
 
-def stacked_result(call: str, f: Callable, trace: Batch, y: Any, axis: int | None) -> Any:
+def stacked_result(call: str, f: AnyFunction, trace: Batch, y: Any, axis: int | None) -> Any:
     """One leaf of what f returned, for all samples."""
     if isinstance(y, Variable):
         y = live(y)

@@ -9,7 +9,6 @@ Reading order: `root`, `fixed_point`, `minimum`; `Implicit`, what they return; `
 it, with the two operations; `BatchedProblem`, the same for many samples. implicit.systems solves the linear
 systems."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from .._core.primitive import (
 from .._core.registry import SHADOW_MAKERS
 from .._core.scope import OPEN, at_the_end_of, changed, scope_block
 from .._core.trees import Const, describe_tree, leaves, tree_map
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
 from .._transforms.arguments import user_name, where_of
 from .._transforms.batching.rules import CustomRule, as_stack
@@ -53,9 +53,7 @@ def __dir__() -> list[str]:
 KEPT_SYSTEMS = 32  # the number of points whose linear systems are kept
 
 
-def root(
-    F: Callable[..., Any], solver: Callable[..., Any], *, tol: float | None = None, solve: Any = None
-) -> "Implicit":
+def root(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None) -> "Implicit":
     """Make a function of the solution of F(x, *params) = 0, differentiable in the parameters.
 
     The derivative is that of the implicit function theorem, in both modes and to any order. It includes what
@@ -108,7 +106,7 @@ def root(
 
 
 def fixed_point(
-    F: Callable[..., Any], solver: Callable[..., Any], *, tol: float | None = None, solve: Any = None
+    F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None
 ) -> "Implicit":
     """Make a function of the solution of x = F(x, *params), differentiable in the parameters.
 
@@ -150,7 +148,7 @@ def fixed_point(
 
 
 def minimum(
-    F: Callable[..., Any], solver: Callable[..., Any], *, tol: float | None = None, solve: Any = None
+    F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None
 ) -> "Implicit":
     """Make a function of the minimum of F(x, *params) in x, differentiable in the parameters.
 
@@ -195,7 +193,7 @@ def minimum(
 
 
 # the residual R, as a function of F and of x = (x, *params), returning a tree
-EQUATIONS: dict[str, Callable] = {
+EQUATIONS: dict[str, AnyFunction] = {
     "root": lambda F: F,
     "fixed_point": lambda F: F,  # x is subtracted later
     "minimum": lambda F: grad(Const(F) if OPEN.depth else F),  # (inside a transform F is followed already)
@@ -206,14 +204,14 @@ def is_float(v: Any) -> bool:
     return is_differentiable(layout_of(v))
 
 
-def float_leaves(tree: Any) -> list:
+def float_leaves(tree: Any) -> AnyList:
     return [v for v in leaves(tree) if is_float(v)]
 
 
 class Implicit(PickledByCall):
     """The callable that `root`, `fixed_point` and `minimum` return."""
 
-    def __init__(self, kind: str, F: Callable, solver: Callable, tol: float | None, solve: Any):
+    def __init__(self, kind: str, F: AnyFunction, solver: AnyFunction, tol: float | None, solve: Any):
         self.kind, self.F, self.solver, self.tol, self.solve = kind, F, solver, tol, solve
         self.__name__ = f"implicit.{kind}({user_name(F)})"
         if not callable(F) or not callable(solver):
@@ -230,7 +228,7 @@ class Implicit(PickledByCall):
                 f"scipy.sparse.linalg.gmres, or 'dense'"
             )
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return Implicit, (self.kind, self.F, self.solver, self.tol, self.solve)
 
     def __repr__(self) -> str:
@@ -264,7 +262,7 @@ class Implicit(PickledByCall):
             self.F(x, *params)
         return x
 
-    def solved(self, F: Callable, solver: Callable, x0: Any, params: tuple) -> tuple:
+    def solved(self, F: AnyFunction, solver: AnyFunction, x0: Any, params: AnyTuple) -> AnyTuple:
         """The float leaves of the solution, as plain arrays."""
         found, wanted = float_leaves(solver(F, x0, *params)), float_leaves(x0)
         if shapes(found) != shapes(wanted):
@@ -291,7 +289,7 @@ class Implicit(PickledByCall):
             return xp_of(layout_of(like)).asarray(b, dtype=want)
         return want.type(b)
 
-    def residual(self, F: Callable, x0: Any, x: tuple, params: tuple) -> tuple:
+    def residual(self, F: AnyFunction, x0: Any, x: AnyTuple, params: AnyTuple) -> AnyTuple:
         """The float leaves of the residual R(x, params)."""
         found = float_leaves(EQUATIONS[self.kind](F)(with_floats(x0, x), *params))
         if shapes(found) != shapes(x):
@@ -301,18 +299,18 @@ class Implicit(PickledByCall):
             )
         return tuple([v - w for v, w in zip(x, found, strict=True)] if self.kind == "fixed_point" else found)
 
-    def limit(self, r: tuple) -> float:
+    def limit(self, r: AnyTuple) -> float:
         if self.tol is not None:
             return self.tol
         return float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r])))
 
-    def size(self, r: tuple) -> float:
+    def size(self, r: AnyTuple) -> float:
         """The largest modulus of an element; nan if an element is nan."""
         return max(
             [float(np.max(abs(values_of(v)))) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s)
         )
 
-    def checked(self, r: tuple) -> None:
+    def checked(self, r: AnyTuple) -> None:
         size = self.size(r)
         if not size <= self.limit(r):
             what = {"root": "|F(x)|", "fixed_point": "|x - F(x)|", "minimum": "the gradient of F"}[self.kind]
@@ -358,7 +356,7 @@ class ImplicitProblem:
     F and the arguments are copies made by `first`, with stand-ins for these Variables. So a pullback
     may run F after the transform has ended."""
 
-    def __init__(self, of: Implicit, x0: Any, params: tuple):
+    def __init__(self, of: Implicit, x0: Any, params: AnyTuple):
         self.of, self.call = of, of.__name__
         given = tuple([tree_map(owned_argument, a) for a in (x0, *params)])
         self.original = (of.F, of.solver), [given]
@@ -367,11 +365,11 @@ class ImplicitProblem:
             first.arrays = []
         self.functions, self.args, self.x0, self.params = functions, args, x0, params
         self.count = len(float_leaves(x0))
-        self.lead: tuple = ()
+        self.lead: AnyTuple = ()
         self.wrote = self.kept_floats = False
         self.systems: list[LinearSystem] = []
         # what `BatchedProblem` keep: (how many, which values differ) -> systems
-        self.of_samples: dict = {}
+        self.of_samples: AnyDict = {}
 
     def __del__(self) -> None:
         at_the_end_of(self, "first")  # break the reference cycle between it and the functions
@@ -386,7 +384,7 @@ class ImplicitProblem:
         )
         return prim
 
-    def within(self, values: Any, run: Callable, solving: bool = False) -> Any:
+    def within(self, values: Any, run: AnyFunction, solving: bool = False) -> Any:
         """`run(F, solver, x0, params)` with these values of the Variables. What the functions change is as it
         was when the solution was asked for, and only `solving` alters it: so no derivative reads what they
         have kept."""
@@ -396,7 +394,7 @@ class ImplicitProblem:
             as_they_were(self.first.state)
             return self.ran(self.functions, self.args, values, run, True)
 
-    def ran(self, functions: Any, args: Any, values: Any, run: Callable, again: bool = False) -> Any:
+    def ran(self, functions: Any, args: Any, values: Any, run: AnyFunction, again: bool = False) -> Any:
         shadow = Rebind(functions, args, self.first, values)
         with shadow as ((F, solver), ((x0, *params),)):
             try:
@@ -414,7 +412,7 @@ class ImplicitProblem:
             shadow.finish()
         return out
 
-    def residual(self, x: tuple, values: Any) -> tuple:
+    def residual(self, x: AnyTuple, values: Any) -> AnyTuple:
         return self.within(  # type: ignore[no-any-return]
             values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)])
         )
@@ -433,7 +431,7 @@ class ImplicitProblem:
 
     # --- under `vmap` ---
 
-    def solution_of_samples(self, trace: Any, operands: list) -> Any:
+    def solution_of_samples(self, trace: Any, operands: AnyList) -> Any:
         if not trace.count:
             return NotImplemented
         for outer in OPEN.hiding:
@@ -441,7 +439,7 @@ class ImplicitProblem:
         many = BatchedProblem(self, trace.count, [batched for _, batched in operands])
         return bind(many.solving(), [v for v, _ in operands], {})
 
-    def linear_of_samples(self, trace: Any, operands: list, adjoint: bool) -> Any:
+    def linear_of_samples(self, trace: Any, operands: AnyList, adjoint: bool) -> Any:
         b, x, values = self.split(tuple(operands))
         if not trace.count or not any([batched for _, batched in (*x, *values)]):
             return NotImplemented  # one system with many right-hand sides
@@ -452,8 +450,8 @@ class ImplicitProblem:
 
     # --- the solution: x as a function of the values ---
 
-    def run(self, *values: Any) -> tuple:
-        def solved(F: Any, solver: Any, x0: Any, params: tuple) -> Any:
+    def run(self, *values: Any) -> AnyTuple:
+        def solved(F: Any, solver: Any, x0: Any, params: AnyTuple) -> Any:
             with changed(depth=0):
                 x = self.of.solved(
                     F, solver, tree_map(solver_value, x0), tuple([tree_map(solver_value, a) for a in params])
@@ -481,11 +479,11 @@ class ImplicitProblem:
 
     # --- the linear system A y = b, or A^H y = b: y as a function of b, x and the values ---
 
-    def split(self, inputs: tuple) -> tuple:
+    def split(self, inputs: AnyTuple) -> AnyTuple:
         n = self.count
         return inputs[:n], inputs[n : 2 * n], inputs[2 * n :]
 
-    def linear_run(self, adjoint: bool) -> Callable:
+    def linear_run(self, adjoint: bool) -> AnyFunction:
         def run(*inputs: Any) -> Any:
             b, x, values = self.split(inputs)
             with changed(depth=0):
@@ -493,7 +491,7 @@ class ImplicitProblem:
 
         return run
 
-    def system(self, x: tuple, values: tuple) -> LinearSystem:
+    def system(self, x: AnyTuple, values: AnyTuple) -> LinearSystem:
         point = (*x, *values)
         for known in self.systems:
             if all([is_uniform(a, b) for a, b in zip(known.point, point, strict=True)]):
@@ -501,7 +499,7 @@ class ImplicitProblem:
         self.systems[:] = [LinearSystem(self, x, values), *self.systems[: KEPT_SYSTEMS - 1]]
         return self.systems[0]
 
-    def product(self, adjoint: bool, y: tuple, x: tuple, values: tuple) -> Any:
+    def product(self, adjoint: bool, y: AnyTuple, x: AnyTuple, values: AnyTuple) -> Any:
         """A y, or A^H y."""
         f = Const(lambda *x: self.residual(x, values))
         if not adjoint:
@@ -509,7 +507,7 @@ class ImplicitProblem:
         found = vjp(f, *x)[1](y)
         return found if len(x) > 1 else (found,)
 
-    def linear_pulled(self, adjoint: bool) -> Callable:
+    def linear_pulled(self, adjoint: bool) -> AnyFunction:
         def pull(g: Any, out: Any, need: Any, *inputs: Any) -> Any:
             _, x, values = self.split(inputs)
             y, n = tuple(out), len(x)
@@ -523,7 +521,7 @@ class ImplicitProblem:
 
         return pull
 
-    def linear_pushed(self, adjoint: bool) -> Callable:
+    def linear_pushed(self, adjoint: bool) -> AnyFunction:
         def push(t: Any, out: Any, *inputs: Any) -> Any:
             b, x, values = self.split(inputs)
             y, n = tuple(out), len(x)
@@ -541,7 +539,7 @@ class BatchedProblem(ImplicitProblem):
     by `vmap`. The solver runs for one sample after another. `differ`: which of the values have a first
     axis of samples. All unknowns have it."""
 
-    def __init__(self, of_one: ImplicitProblem, number: int, differ: list):
+    def __init__(self, of_one: ImplicitProblem, number: int, differ: AnyList):
         self.one, self.number, self.differ = of_one, number, differ
         self.of, self.call, self.count, self.x0 = of_one.of, of_one.call, of_one.count, of_one.x0
         self.lead = (number, *of_one.lead)
@@ -551,7 +549,7 @@ class BatchedProblem(ImplicitProblem):
     def __del__(self) -> None:
         pass
 
-    def residual(self, x: tuple, values: Any) -> Any:
+    def residual(self, x: AnyTuple, values: Any) -> Any:
         n = len(x)
         axes = (*(0,) * n, *[0 if yes else None for yes in self.differ])
         return either(
@@ -561,13 +559,13 @@ class BatchedProblem(ImplicitProblem):
             BatchError,
         )
 
-    def of_sample(self, k: int, values: Any) -> list:
+    def of_sample(self, k: int, values: Any) -> AnyList:
         return [sample_of(v, k) if yes else v for v, yes in zip(values, self.differ, strict=True)]
 
-    def run(self, *values: Any) -> tuple:
+    def run(self, *values: Any) -> AnyTuple:
         return stack_trees([self.one.run(*self.of_sample(k, values)) for k in range(self.number)])
 
-    def linear_run(self, adjoint: bool) -> Callable:
+    def linear_run(self, adjoint: bool) -> AnyFunction:
         together, one = super().linear_run(adjoint), self.one.linear_run(adjoint)
 
         def of_sample(k: Any, inputs: Any) -> Any:
@@ -583,7 +581,7 @@ def sample_of(v: Any, k: int) -> Any:
     return bind(READ, (v,), {"path": (), "at": (k,) if len(shape(v)) == 1 else k, "copy": True})
 
 
-def either(together: Callable, of_sample: Callable, number: int, failing: Any) -> Any:
+def either(together: AnyFunction, of_sample: AnyFunction, number: int, failing: Any) -> Any:
     """The results of all samples at once. If that fails, the results sample by sample, whose errors are
     more specific."""
     known = heard()
@@ -594,7 +592,7 @@ def either(together: Callable, of_sample: Callable, number: int, failing: Any) -
     return stack_trees([of_sample(k) for k in range(number)])
 
 
-def stack_trees(each: list) -> tuple:
+def stack_trees(each: AnyList) -> AnyTuple:
     return tuple([shaping.stack(list(column)) for column in zip(*each, strict=True)])
 
 
@@ -606,7 +604,7 @@ def solver_value(v: Any) -> Any:
     return v.copy() if is_array(v) else v
 
 
-def or_zeros(t: Any, like: Any) -> list:
+def or_zeros(t: Any, like: Any) -> AnyList:
     """Tangents or cotangents, with zeros for None."""
     return [
         constant_like(v, 0) if d is None else d
@@ -614,7 +612,7 @@ def or_zeros(t: Any, like: Any) -> list:
     ]
 
 
-def of_some(f: Callable, inputs: Any, wanted: list) -> tuple:
+def of_some(f: AnyFunction, inputs: Any, wanted: AnyList) -> AnyTuple:
     """(f as a function of the inputs with these numbers, those inputs)."""
 
     def of(*some: Any) -> Any:
@@ -626,10 +624,10 @@ def of_some(f: Callable, inputs: Any, wanted: list) -> tuple:
     return Const(of), tuple([inputs[k] for k in wanted])
 
 
-def negative_pullback(f: Callable, inputs: Any, need: Any, w: tuple) -> list:
+def negative_pullback(f: AnyFunction, inputs: Any, need: Any, w: AnyTuple) -> AnyList:
     """The pullback of -w, a cotangent of f's outputs, to the inputs that need it."""
     wanted = [k for k, n in enumerate(need) if n]
-    terms: list = [None] * len(inputs)
+    terms: AnyList = [None] * len(inputs)
     if wanted:
         of, some = of_some(f, inputs, wanted)
         found = vjp(of, *some)[1](tuple([-v for v in w]))
@@ -638,7 +636,7 @@ def negative_pullback(f: Callable, inputs: Any, need: Any, w: tuple) -> list:
     return terms
 
 
-def push_outputs(f: Callable, inputs: Any, t: Any) -> Any:
+def push_outputs(f: AnyFunction, inputs: Any, t: Any) -> Any:
     """The tangents of the outputs of f."""
     wanted = [k for k, d in enumerate(t) if d is not None]
     of, some = of_some(f, inputs, wanted)

@@ -44,8 +44,13 @@ MANY = 64  # samples beyond which no pullbacks are kept
 
 
 def run_sequentially(
-    name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool, each: Callable | None = None
-):
+    name: str,
+    f: Callable,
+    args: tuple,
+    kwargs: dict,
+    by_steps: bool,
+    each: Callable | None = None,
+) -> Any:
     """f(*args, **kwargs) where a trace hides values. Under `vmap` it runs for one sample after another,
     if it cannot run for all at once.
 
@@ -103,14 +108,14 @@ class Call:
     def __del__(self):
         at_the_end_of(self, "first")  # break the reference cycle between it and the functions
 
-    def without_function(self, v):
+    def without_function(self, v: Any) -> Any:
         if not callable(v):
             return v
         self.functions.append(v)
         return FunctionPlaceholder(len(self.functions) - 1)
 
-    def result(self):
-        def run(values: list):
+    def result(self) -> Any:
+        def run(values: list) -> Any:
             values = [primal_of(v) for v in values] if self.constant else values
             swept = [k for k, v in enumerate(values) if any([type(t) is Tape for t in traces_of(v)])]
             self.wanted = swept if swept and not self.replayed else None
@@ -134,7 +139,7 @@ class Call:
     def after(self, path: tuple, args: tuple, kwargs: dict) -> "Call":
         """The call of the function at a path of the result. It runs this call again."""
 
-        def run(*given, **settings):
+        def run(*given: Any, **settings: Any) -> Any:
             *before, (args, kwargs) = given
             found = self.f(*before, **settings)
             for k in path:
@@ -151,7 +156,7 @@ class Call:
         parts = [f".{k}" if type(k) is str else f"[{k}]" for k in path]
         return "".join([self.name, "(...)" if parts else "", *parts])
 
-    def __call__(self, *values) -> tuple:
+    def __call__(self, *values: Any) -> tuple:
         """The numbers. If the pullback will be asked for, it is computed along."""
         full = not self.replayed and len(self.kept) >= MANY
         if self.wanted is None or full or any([isinstance(v, Variable) for v in values]):
@@ -177,21 +182,21 @@ class Call:
                 return found
         return self.recorded(values, wanted)[1]
 
-    def numbers(self, *values) -> tuple:
+    def numbers(self, *values: Any) -> tuple:
         """The first run alters what the functions change: in a recording the only one, else that of each
         sample."""
         if self.replayed and self.ran or self.done or self.follows:
             return self.repeated(*values)
         return self.run(*self.original, values, False)
 
-    def repeated(self, *values) -> tuple:
+    def repeated(self, *values: Any) -> tuple:
         """What the functions change is as it was before the call, and stays as it is now: so no derivative
         reads what they have kept."""
         with scope_block():
             as_they_were(self.first.state)
             return self.run(self.functions, self.args, values, True)
 
-    def run(self, functions, args, values: tuple, again: bool) -> tuple:
+    def run(self, functions: Any, args: Any, values: tuple, again: bool) -> tuple:
         shadow = Rebind(functions, args, self.first, values)
         self.ran = True  # (also if it raises: the user may have rebound what the originals captured)
         with shadow as (functions, ((args, kwargs),)):
@@ -225,7 +230,7 @@ class Call:
         return outs
 
     @staticmethod
-    def in_place(functions, args):
+    def in_place(functions: Any, args: Any) -> Any:
         """The arguments and settings of the call, with the functions among them."""
         return tree_map(lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, args[0])
 
@@ -272,7 +277,7 @@ class Call:
             "the results at given places (t_eval= of scipy.integrate.solve_ivp), or loop over the samples"
         )
 
-    def seen(self, tree) -> None:
+    def seen(self, tree: Any) -> None:
         tree = self.common(tree, tree if self.tree is None else self.tree)
         if tree is APART:
             raise BatchError(
@@ -282,7 +287,7 @@ class Call:
             raise BatchError(f"{self.where}: {self.name} ends in another way than when it was recorded")
         self.tree = tree
 
-    def common(self, a, b):
+    def common(self, a: Any, b: Any) -> Any:
         """The common part of two samples' results that are not numbers. A dict loses entries that differ
         (step counts, messages). In a recording it loses all counts."""
         if isinstance(a, dict) and type(a) is type(b):
@@ -307,7 +312,7 @@ class Call:
         )
 
 
-def traces_of(x) -> Iterator:
+def traces_of(x: Any) -> Iterator:
     """The traces of x, from the innermost on, as far as they show what they hold."""
     while isinstance(x, Variable):
         x = live(x)
@@ -317,7 +322,7 @@ def traces_of(x) -> Iterator:
         x = trace.held(x) if trace is not None and trace.visibility == SAMPLED else x._value
 
 
-def value_was_written(x: Variable, before) -> bool:
+def value_was_written(x: Variable, before: Any) -> bool:
     """Was x written since `before`? (Lent memory that is part of the result is compared by content.)"""
     if x._trace is not None and x._trace.lent:
         return not same_bits(values_of(x), values_of(before))
@@ -331,10 +336,10 @@ class FunctionOfSamples:
     def __init__(self, call: Call, path: tuple):
         self.call, self.path = call, path
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.call.after(self.path, args, kwargs).result()
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         raise AttributeError(
@@ -349,17 +354,17 @@ class RefusedValue(np.lib.mixins.NDArrayOperatorsMixin):
     dtype = np.dtype(object)  # for who asks whether it is a number
     raises_where_used = True
 
-    def __init__(self, make: Callable, *given):
+    def __init__(self, make: Callable, *given: Any):
         self._make, self._given = make, given
 
-    def _refuse(self, *args, **kwargs):
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise self._make(*self._given)
 
     __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __iter__ = __len__ = __float__ = (
         __bool__
     ) = __matmul__ = _refuse
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return self._refuse()
@@ -401,18 +406,18 @@ class FunctionPlaceholder:
         self.place = place
 
 
-def is_float_value(v) -> bool:
+def is_float_value(v: Any) -> bool:
     return is_differentiable(layout_of(v))
 
 
-def stand_in(v):
+def stand_in(v: Any) -> Any:
     """What stands for a leaf of a result in its tree."""
     if is_float_value(v):
         return OUTPUT
     return FUNCTION if callable(v) and not isinstance(v, type) else v
 
 
-def parts_of(tree, path: tuple = ()) -> list:
+def parts_of(tree: Any, path: tuple = ()) -> list:
     """The leaves of a tree with their paths: keys of dicts, numbers of other members."""
     if not is_node(tree):
         return [(path, tree)]
@@ -420,18 +425,18 @@ def parts_of(tree, path: tuple = ()) -> list:
     return [part for k, v in zip(keys, children(tree), strict=True) for part in parts_of(v, (*path, k))]
 
 
-def raises(a) -> bool:
+def raises(a: Any) -> bool:
     """Is this a part of a result that raises when it is used?"""
     return getattr(type(a), "raises_where_used", False)
 
 
-def same(a, b) -> bool:
+def same(a: Any, b: Any) -> bool:
     if is_array(a) or is_array(b):
         return is_array(a) and is_array(b) and a.dtype == b.dtype and np.array_equal(a, b)
     return a is b or (type(a) is type(b) and bool(a == b) if type(a) in EXACT else False)
 
 
-def same_trees(a, b) -> bool:
+def same_trees(a: Any, b: Any) -> bool:
     if not is_node(a):
         return a is b or same(a, b) or (raises(a) and raises(b))
     if (

@@ -26,7 +26,7 @@ def singular_part(kind: str) -> str:
     return "the Hessian of" if kind == "minimum" else "the derivative by x of the equations of"
 
 
-def inverse_of(A, what: str, xp=np):
+def inverse_of(A: Any, what: str, xp: Any = np) -> Any:
     """The inverse of a number or of matrices; `what` they are, for the error."""
     condition: Any = np.inf
     try:
@@ -49,7 +49,7 @@ class SequentialSystems(Exception):
     """Raised when these systems must be solved one after another."""
 
 
-def kinds(parts) -> str:
+def kinds(parts: Any) -> str:
     return ", ".join([str(dtype(v)) for v in parts])
 
 
@@ -58,7 +58,7 @@ class LinearSystem:
     of its own (`lead`: the shape of the samples). The equations of all samples are one function of all
     unknowns, whose Jacobian has these blocks."""
 
-    def __init__(self, problem, x: tuple, values: tuple):
+    def __init__(self, problem: Any, x: tuple, values: tuple):
         self.of, self.call, self.lead, self.point, self.x = (
             problem.of,
             problem.call,
@@ -87,14 +87,14 @@ class LinearSystem:
             )
         self.inverse: Any = None
 
-    def vector(self, parts):
+    def vector(self, parts: Any) -> Any:
         pieces = []
         for v in parts:
             v = self.xp.asarray(v).reshape(*self.lead, -1)
             pieces.append(v.view(v.real.dtype) if v.dtype.kind == "c" else v)
         return self.xp.concatenate(pieces, axis=-1)
 
-    def parts(self, v, like: tuple) -> list:
+    def parts(self, v: Any, like: tuple) -> list:
         """The arrays that a vector contains, or each row of a matrix."""
         found, at, rows = [], 0, v.shape[: v.ndim - 1 - len(self.lead)]
         for part in like:
@@ -106,12 +106,12 @@ class LinearSystem:
             at += n
         return found
 
-    def forward(self, v):
+    def forward(self, v: Any) -> Any:
         return self.vector(
             self.products.forward(dict(enumerate(self.parts(v.reshape(*self.lead, -1), self.x)))).values()
         )
 
-    def backward(self, w):
+    def backward(self, w: Any) -> Any:
         found = self.products.backward(self.parts(w.reshape(*self.lead, -1), self.r))
         return self.vector([found[k] for k in range(len(self.x))])
 
@@ -129,7 +129,7 @@ class LinearSystem:
             y = self.xp.where(known, y, np.nan)  # the solution is unknown there
         return tuple(self.parts(y, self.r if adjoint else self.x))
 
-    def solution(self, right, adjoint: bool):
+    def solution(self, right: Any, adjoint: bool) -> Any:
         dense = self.of.solve == "dense" or (self.of.solve is None and self.size <= DENSE_JACOBIAN_UNKNOWNS)
         if self.lead and (
             right.size * self.size > MOST_INVERSE_NUMBERS
@@ -143,7 +143,7 @@ class LinearSystem:
             else self.refined(right, adjoint, self.free(adjoint), 8)
         )
 
-    def refined(self, b, adjoint: bool, solve: Callable, rounds: int):
+    def refined(self, b: Any, adjoint: bool, solve: Callable, rounds: int) -> Any:
         """Iterative refinement: call a solver that removes most of the error again on the residual."""
         if not b.size:
             return b
@@ -178,7 +178,7 @@ class LinearSystem:
         inverse = self.inverse.swapaxes(-1, -2) if adjoint else self.inverse
         return lambda b: (inverse @ b[..., None])[..., 0]
 
-    def inverted(self):
+    def inverted(self) -> Any:
         n, like, lead = self.size, self.r, self.lead
         if not n:
             return self.xp.zeros((*lead, 0, 0))

@@ -22,7 +22,6 @@ import dis
 import functools
 import inspect
 import operator
-from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -37,13 +36,13 @@ from .._core.primitive import Primitive, bind, layout_of, wide_operands
 from .._core.registry import TABLES, late, load
 from .._core.reverse import ShapeStandIn
 from .._core.scope import OPEN, changed
-from .._core.typing import Shape
+from .._core.typing import AnyDict, AnyFunction, AnyTuple, Shape
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 from .layouts import laid_as_library
 
-NUMPY: dict = {}  # NumPy or SciPy function -> ours
-PRIMITIVES: dict = {}  # name -> entry point
-COMPOSED: dict = {}  # name -> composed function
+NUMPY: AnyDict = {}  # NumPy or SciPy function -> ours
+PRIMITIVES: AnyDict = {}  # name -> entry point
+COMPOSED: AnyDict = {}  # name -> composed function
 TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
 same, linear = object(), object()
 CAST = NARROW | {"O"}  # codes of the arrays that are converted first
@@ -70,7 +69,7 @@ def coerced(b: Any, other: Any) -> Any:
     return b
 
 
-def paired(a: Any, b: Any) -> tuple | None:
+def paired(a: Any, b: Any) -> AnyTuple | None:
     """The operands of an operator; None if the reflected method of the other one must be tried."""
     if type(b) in HANDLES:
         a = operand_for(a, b)
@@ -89,7 +88,7 @@ def operand_for(a: Any, other: Any) -> Any:
     return coerced(a, other)
 
 
-def shape(x: Any) -> tuple:
+def shape(x: Any) -> AnyTuple:
     c = type(x)
     if c is np.ndarray or c is View or c is ShapeStandIn:
         return x.shape  # type: ignore[no-any-return]
@@ -158,7 +157,7 @@ def with_wide_operands(ufunc: Any, f: AnyFunction) -> AnyFunction:
     return run
 
 
-def implements(*functions: Callable, layout: str | None = None) -> Any:
+def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
     """Register the decorated composition of operations for these NumPy or SciPy functions.
 
     `layout` concerns the memory order of the results. "own": it already is NumPy's, for a view or the
@@ -183,7 +182,7 @@ class ComposedScalar:
     """An operation that is in a kernel what this function writes out: a few operations, which are simplified
     and differentiated as they stand there.  `value`: another function for its value alone."""
 
-    def __init__(self, form: Callable, value: Callable | None = None):
+    def __init__(self, form: AnyFunction, value: AnyFunction | None = None):
         self.form, self.value = form, value or form
 
 
@@ -192,17 +191,17 @@ class GatedProduct(ComposedScalar):
     so, where rules ask for it. `gates`: the number of operands for which it does.  The form may be the ufunc
     that does the same without a gate."""
 
-    def __init__(self, form: Callable, gates: int = 1):
+    def __init__(self, form: AnyFunction, gates: int = 1):
         super().__init__(form)
         self.gates = gates
 
 
 @functools.cache
-def followed_code(f: Callable) -> Any:
+def followed_code(f: AnyFunction) -> Any:
     return load("tapegrad._scipy.followed_functions").FOLLOWED.function(f)
 
 
-def followed(f: Callable, family: str) -> Any:
+def followed(f: AnyFunction, family: str) -> Any:
     """f on tracked values by its own Python code (`_scipy.followed`). `family`: the declaring module."""
 
     @functools.wraps(f)
@@ -217,7 +216,7 @@ def followed(f: Callable, family: str) -> Any:
     return run
 
 
-def follow(family: str, *functions: Callable) -> None:
+def follow(family: str, *functions: AnyFunction) -> None:
     """Declare functions that NumPy has written in Python, whose own code is followed. It must pass all tests,
     and not be slow beside rules of its own."""
     for f in functions:
@@ -243,7 +242,7 @@ class Signature:
         self.names = () if self.varying or self.settings else self.arrays
         self.entry = inspect.Signature([*first, *[p.replace(kind=kind) for p in rest]])
 
-    def split(self, args: tuple, settings: dict) -> tuple:
+    def split(self, args: AnyTuple, settings: AnyDict) -> AnyTuple:
         """The arrays and the settings by name, from a call of the entry point."""
         if len(args) == len(self.names) and not settings:
             return args, {}
@@ -274,7 +273,7 @@ def bound(*args: Any, **settings: Any) -> Any:
 
 
 def primitive(
-    *numpy: Callable,
+    *numpy: AnyFunction,
     shapes: Any = (),
     writes: bool = False,
     multi: int = 0,
@@ -343,7 +342,7 @@ def primitive(
     return declare
 
 
-def reads(rule: Callable) -> list[bool]:
+def reads(rule: AnyFunction) -> list[bool]:
     """Which arguments does the code of the rule read? An argument that no rule reads is not kept, and a
     write need not copy it.
 
@@ -366,7 +365,7 @@ LOCALS = {*dis.haslocal, *dis.hasfree}
 PAIRS = {dis.opmap[name] for name in dis.opmap if name.count("_FAST") == 2 and dis.opmap[name] in LOCALS}
 
 
-def rules(entry: Any, *vjp: Callable, jvp: Any, joint: Callable | None = None) -> None:
+def rules(entry: Any, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = None) -> None:
     """Declare the derivatives of an operation. `joint`: one rule (g, out, need, *arrays, *settings) for
     all inputs instead of one each. It returns their cotangents as a tuple, with None where `need` is
     false."""
@@ -387,7 +386,7 @@ def rules(entry: Any, *vjp: Callable, jvp: Any, joint: Callable | None = None) -
 
 
 # number of arguments -> the body that calls the function of a library
-LIBRARY_CALLS: dict[int, Callable] = {
+LIBRARY_CALLS: dict[int, AnyFunction] = {
     1: lambda f, own, of: lambda x: f(x) if (lib := of(x)) is own else getattr(lib, f.__name__)(x),
     2: lambda f, own, of: (
         lambda x, y: (
@@ -404,7 +403,7 @@ LIBRARY_CALLS: dict[int, Callable] = {
 }
 
 
-def elementwise(f: Any, *vjp: Callable, library: Callable = xp_of, **words: Any) -> Any:
+def elementwise(f: Any, *vjp: AnyFunction, library: AnyFunction = xp_of, **words: Any) -> Any:
     """Declare the ufunc f with its reverse rules, which also push tangents.
 
     `library(x)` returns the library of an array x: a CuPy array gets CuPy's function of the same name.
@@ -437,7 +436,7 @@ def named_rule(rule: Any, prim: Primitive) -> Any:
     return rule
 
 
-def _keep_spec(prim: Primitive, varying: bool) -> Callable:
+def _keep_spec(prim: Primitive, varying: bool) -> AnyFunction:
     """A function from the pattern of active inputs to (inputs that their rules read, do they read the
     output?)."""
     first = 3 if prim.joint else 2
@@ -462,11 +461,11 @@ def sum_of_given(terms: Any) -> Any:
     return total
 
 
-def _applied(entry: Callable) -> Callable:
+def _applied(entry: AnyFunction) -> AnyFunction:
     return lambda t, out, x, *settings, **params: entry(t[0], *settings, **params)
 
 
-def _pushed(vjp: tuple) -> Callable:
+def _pushed(vjp: AnyTuple) -> AnyFunction:
     """The forward rule of an elementwise operation: its Jacobian is diagonal, and so its own transpose."""
 
     def jvp(t: Any, out: Any, *args: Any, **settings: Any) -> Any:

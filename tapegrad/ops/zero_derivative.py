@@ -227,7 +227,7 @@ def noting_order(operation: Callable) -> Callable:
 
     @functools.wraps(operation)
     def called(*sides, **settings):
-        note_comparison((*sides, ZERO)[:2], frame_outside())
+        note_comparison((*sides, ZERO)[:2], frame_outside("tapegrad"))
         return operation(*sides, **settings)
 
     return called
@@ -240,7 +240,7 @@ def noting_equality(operation: Callable, answer: bool = True) -> Callable:
     def called(*sides, **settings):
         found = operation(*sides, **settings)
         if may_agree(found, answer):
-            note_equality(sides[:2], frame_outside())
+            note_equality(sides[:2], frame_outside("tapegrad"))
         return found
 
     return called

@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ class Environment:
         self.free: frozenset | None = frozenset()
         self.seen: tuple = before.seen if before is not None and before.serves(read_anew) else self.looked()
 
-    def serves(self, read_anew) -> bool:
+    def serves(self, read_anew: Any) -> bool:
         """Return whether a walk with this `read_anew` would find now what this one has found."""
         walk, same = self.seen
         return same() and all([read_anew(x) == anew for x, anew in walk.decided])
@@ -142,7 +143,7 @@ class OtherThreads:
         return self.now() != self.times
 
 
-def processor_time(thread: threading.Thread):
+def processor_time(thread: threading.Thread) -> Any:
     """The time that a thread has run, in ns; an object equal to no other where nobody tells."""
     if thread.native_id is None or sys.platform != "linux":
         return object()
@@ -161,7 +162,7 @@ def differing(a: list, b: list) -> frozenset | None:
     )
 
 
-def is_atom(entry) -> bool:
+def is_atom(entry: Any) -> bool:
     """Is this entry of a form that of one number or text?"""
     return (
         type(entry) is tuple
@@ -171,13 +172,13 @@ def is_atom(entry) -> bool:
     )
 
 
-def held_by(x) -> list:
+def held_by(x: Any) -> list:
     """What an object holds, all of its attributes included, so far as that can be told."""
     walk = CompleteWalk([x], ANYTHING)
     return [*walk.form, *[state(source) for source in walk.sources]]
 
 
-def state(x) -> bytes:
+def state(x: Any) -> bytes:
     """That of a source of random numbers, for comparison; empty for one that has none."""
     try:
         return pickle.dumps(snapshot(x))

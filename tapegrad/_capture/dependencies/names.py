@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import types
+from typing import Any
 
 from ..._core.bytecode import instructions_of
 from .. import is_foreign
@@ -87,7 +88,7 @@ SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).uni
 @functools.lru_cache(maxsize=4096)
 def words(code: types.CodeType) -> frozenset:
     """Return the names that code uses, and its strings, which may be names for getattr."""
-    found = set()
+    found: set = set()
     for c in codes_in(code):
         found.update(c.co_names)
         for x in c.co_consts:
@@ -110,10 +111,10 @@ IMPORT = dis.opmap["IMPORT_NAME"]
 def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
     """Return the globals that code looks up, each with the chains of attributes read from it, and the modules
     that it imports."""
-    names = {}
-    modules = {}
+    names: dict = {}
+    modules: dict = {}
     for c in codes_in(code):
-        chain = []  # the last global, and the attributes read from it so far
+        chain: list = []  # the last global, and the attributes read from it so far
         for operation, number in instructions_of(c):
             if operation in ATTRIBUTES:
                 if chain:
@@ -129,15 +130,15 @@ def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
     return names, tuple(modules)
 
 
-def module_root(module) -> str:
+def module_root(module: Any) -> str:
     return module.partition(".")[0] if isinstance(module, str) else ""
 
 
-def is_trusted(module) -> bool:
+def is_trusted(module: Any) -> bool:
     return is_foreign(module) and module_root(module) in TRUSTED
 
 
-def is_closed(module) -> bool:
+def is_closed(module: Any) -> bool:
     """Return whether a walk stops at this module without trusting it."""
     return (
         is_foreign(module)
@@ -146,7 +147,7 @@ def is_closed(module) -> bool:
     )
 
 
-def is_left(x) -> bool:
+def is_left(x: Any) -> bool:
     """Return whether this class belongs to a trusted package."""
     module = getattr(x, "__module__", None)
     return is_trusted(module) if isinstance(module, str) else module is not None
@@ -157,7 +158,7 @@ def globals_of(f: types.FunctionType) -> dict:
     return getattr(f.__globals__, "real", f.__globals__)
 
 
-def codes_of(x) -> list:
+def codes_of(x: Any) -> list:
     """Return the code that a member of a class may run."""
     inner = [getattr(x, a, None) for a in ("__func__", "fget", "func", "__wrapped__")]
     return [v.__code__ for v in (x, *inner) if isinstance(v, types.FunctionType)]

@@ -88,7 +88,7 @@ class IdentityKey:
 
     __slots__ = ("x",)
 
-    def __init__(self, x):
+    def __init__(self, x: Any):
         self.x = x
 
     def __eq__(self, other: object) -> bool:
@@ -138,26 +138,26 @@ class DependencyWalk:
         self, roots: list, names: frozenset, read_anew: Callable | None = None, apart: Collection = ()
     ):
         self.names, self.read_anew = names, read_anew
-        self.apart = {}
+        self.apart: dict = {}
         for x, name in apart:
             self.apart.setdefault(x, set()).add(name)
-        self.found = set()
+        self.found: set = set()
         self.all = not ANYTHING.isdisjoint(names)
         self.levels = not LEVELS.isdisjoint(names)  # are levels of loggers read?
         self.readers = READERS | {"getLogger"} if self.levels else READERS
         self.unknown: str | None = None  # what of it cannot be told
         for name in sorted(UNSEEN.intersection(names)):
             self.doubt(f"what the code reads by `{name}`")
-        self.form = []
-        self.decided = []  # (array, the answer of `read_anew`)
-        self.arrays = []  # compared by their content
-        self.layouts = []  # and by their layout only
+        self.form: list = []
+        self.decided: list = []  # (array, the answer of `read_anew`)
+        self.arrays: list = []  # compared by their content
+        self.layouts: list = []  # and by their layout only
         self.sources: list = []  # of random numbers
-        self.place = {}
-        self.hold = []
-        self.classes = set()
-        self.lines = []
-        self.given = {"is_": operator.is_, **NAMES}
+        self.place: dict = {}
+        self.hold: list = []
+        self.classes: set = set()
+        self.lines: list = []
+        self.given: dict = {"is_": operator.is_, **NAMES}
         self.todo = list(roots)[::-1]
         while (
             self.todo
@@ -177,7 +177,7 @@ class DependencyWalk:
 
     # --- what is written down ---
 
-    def doubt(self, what) -> None:
+    def doubt(self, what: Any) -> None:
         """Note that `what`, a text or an object, cannot be compared."""
         if self.unknown is None:
             kind = type(what)
@@ -185,12 +185,12 @@ class DependencyWalk:
                 what if kind is str else f"an object of the class {module_of(kind)}.{kind.__qualname__}"
             )
 
-    def name(self, x) -> str:
+    def name(self, x: Any) -> str:
         key = f"x{len(self.given)}"
         self.given[key] = x
         return key
 
-    def expect(self, text: str, *given) -> None:
+    def expect(self, text: str, *given: Any) -> None:
         """Add a condition to the check; {0}, {1} ... stand for the objects given."""
         self.lines.append(text.format(*[self.name(x) for x in given]))
 
@@ -210,7 +210,7 @@ class DependencyWalk:
 
     # --- what becomes of what ---
 
-    def visit(self, x) -> None:
+    def visit(self, x: Any) -> None:
         kind = type(x)
         if id(x) in REDUCERS:
             return
@@ -236,7 +236,7 @@ class DependencyWalk:
                 return
         self.instance(x)
 
-    def fixed(self, x) -> None:
+    def fixed(self, x: Any) -> None:
         self.form.append(IdentityKey(x))
         if isinstance(x, np.ufunc) and is_of_elements(x):
             self.doubt(f"the function that {x!r} was made of")
@@ -252,21 +252,21 @@ class DependencyWalk:
         ):
             self.doubt(f"the function {module}.{x.__name__}")
 
-    def names_of(self, space) -> list:
+    def names_of(self, space: Any) -> list:
         if self.all:
             return [
                 k for k in space if k in self.names or not (isinstance(k, str) and k[:2] == "__" == k[-2:])
             ]
         return sorted(self.names.intersection(space))
 
-    def expect_names(self, path: str, holder, names: list, values: list) -> None:
+    def expect_names(self, path: str, holder: Any, names: list, values: list) -> None:
         if len(names) == 1:
             self.expect(path + "[{1}] is {2}", holder, names[0], values[0])
         elif names:
             found = f"all(map(is_, {{1}}({path}), {{2}}))"
             self.expect(found, holder, operator.itemgetter(*names), tuple(values))
 
-    def space(self, path: str, holder, space, names: list, absent: Iterable) -> None:
+    def space(self, path: str, holder: Any, space: Any, names: list, absent: Iterable) -> None:
         """Follow and compare names of a namespace; `absent` names must stay absent."""
         values = [space[n] for n in names]
         self.form.append(tuple(names))
@@ -380,7 +380,7 @@ class DependencyWalk:
         else:
             self.follow([m])
 
-    def layout(self, x) -> None:
+    def layout(self, x: Any) -> None:
         self.layouts.append(x)
         self.form.append((IdentityKey(x), x.shape, x.strides, x.dtype))
         self.expect(
@@ -405,7 +405,7 @@ class DependencyWalk:
         if not is_left(type(x)):
             self.attributes(x)
 
-    def parts(self, x) -> None:
+    def parts(self, x: Any) -> None:
         """Follow an object of one of the kinds in `_capture.objects`."""
         if x is sys.modules:
             self.doubt("what the code reads in sys.modules")
@@ -424,7 +424,7 @@ class DependencyWalk:
         if not is_left(type(x)) or unlisted(x, kind):
             self.instance(x)
 
-    def members(self, x, apart: set) -> None:
+    def members(self, x: Any, apart: set) -> None:
         """Follow a list or dict, but not what is set apart: all of a list, members of a dict."""
         if type(x) is dict:
             ask = lambda: [*itertools.chain.from_iterable([i for i in x.items() if i[0] not in apart])]
@@ -435,7 +435,7 @@ class DependencyWalk:
 
     # --- objects and classes ---
 
-    def instance(self, x) -> None:
+    def instance(self, x: Any) -> None:
         kind: Any = type(x)
         module, root = module_of(kind), module_root(module_of(kind))
         if isinstance(x, io.IOBase) and (x in (sys.stdout, sys.stderr) or not x.readable()):
@@ -483,7 +483,7 @@ class DependencyWalk:
             if not is_open(kind):
                 self.opaque(x)
 
-    def random(self, x) -> None:
+    def random(self, x: Any) -> None:
         if isinstance(x, random.SystemRandom) or not self.names.isdisjoint(
             ("state", "get_state", "getstate")
         ):
@@ -493,7 +493,7 @@ class DependencyWalk:
         if not is_left(type(x)):
             self.attributes(x)
 
-    def opaque(self, x) -> None:
+    def opaque(self, x: Any) -> None:
         """Compare an object by its bytes, if it has any."""
         root = module_root(type(x).__module__)
         if isinstance(x, (operator.attrgetter, operator.methodcaller)):
@@ -519,14 +519,14 @@ class DependencyWalk:
         self.form.append(now)
         self.expect("{0}() == {1}", ask, now)
 
-    def attributes(self, x) -> None:
+    def attributes(self, x: Any) -> None:
         """Follow the attributes of an object that code with these names may read. For a class whose code was
         not searched, follow all."""
         kind = type(x)
         inside = getattr(x, "__dict__", None)
         self.expect("{0}.__class__ is {1}", x, kind)
         every = is_left(kind) and kind not in PLAIN
-        apart = self.apart.get(id(x), ())
+        apart: Any = self.apart.get(id(x), ())
         if isinstance(inside, dict):
             names = list(inside) if every else [n for n in self.names_of(inside) if n not in apart]
             self.space("{0}.__dict__", x, inside, names, () if every else self.names.difference(apart))
@@ -545,7 +545,7 @@ class DependencyWalk:
         self.follow([x.args])
         self.instance(x)
 
-    def slot(self, x, slot) -> None:
+    def slot(self, x: Any, slot: Any) -> None:
         try:
             value = slot.__get__(x)
         except AttributeError:
@@ -614,7 +614,7 @@ class DependencyWalk:
             self.form.append(writes())
             self.expect("{0}() == {1}", writes, self.form[-1])
 
-    def cache(self, x) -> None:
+    def cache(self, x: Any) -> None:
         """Follow the results that a cache holds: code may read and change them without a call."""
         self.follow([x.__wrapped__] if hasattr(x, "__wrapped__") else [])
         self.follow([r for r in gc.get_referents(x) if not isinstance(r, (type, types.FunctionType))])
@@ -635,12 +635,12 @@ def is_open(kind: type) -> bool:
     return True
 
 
-def is_singleton(x) -> bool:
+def is_singleton(x: Any) -> bool:
     """Is it a distribution as SciPy has made it?"""
     return getattr(sys.modules.get("scipy.stats"), str(getattr(x, "name", "")), None) is x
 
 
-def is_empty_slot(x, slot) -> bool:
+def is_empty_slot(x: Any, slot: Any) -> bool:
     try:
         slot.__get__(x)
     except AttributeError:
@@ -649,7 +649,7 @@ def is_empty_slot(x, slot) -> bool:
 
 
 @functools.lru_cache(maxsize=4)
-def _cached(x):
+def _cached(x: Any) -> Any:
     return x
 
 
@@ -682,7 +682,7 @@ def walk_with_names(
     kind: type = DependencyWalk,
     names: frozenset = frozenset(),
     apart: Collection = (),
-):
+) -> Any:
     """Return the walk with the names of all code that it meets.
 
     `names`: those of a walk before it. With these, and with the names of functions among the roots, the first

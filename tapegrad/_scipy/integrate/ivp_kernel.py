@@ -324,10 +324,10 @@ def result_by_kernel(args: tuple, kwargs: dict, recorded: bool):
     if steps is None or not (hidden or type(steps) is ExplicitSteps):
         return None
     if hidden and given.get("t_eval") is None:  # how many steps there are is not known
-        found = result_by_kernel((), given | {"t_eval": [steps.start, steps.bound]}, recorded)
-        for name in ("t", "y") if found is not None else ():
-            found[name] = RaggedArray(found[name], steps_are_unknown)
-        return found
+        ends = result_by_kernel((), given | {"t_eval": [steps.start, steps.bound]}, recorded)
+        for name in ("t", "y") if ends is not None else ():
+            ends[name] = RaggedArray(ends[name], steps_are_unknown)
+        return ends
     y0 = as_float_array(given["y0"])
     (n,) = shape(y0)
     if not 0 < n <= steps.most_states:

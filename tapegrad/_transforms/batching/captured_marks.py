@@ -4,12 +4,15 @@ In a loop over the samples, each sample would see what the previous one wrote. O
 cannot reproduce that. So each captured array has two marks: the elements read before the sample wrote
 them, and the elements written. No element may have both."""
 
+from typing import Any
+
 import numpy as np
 
 from ..._core.abstract_arrays import hollow
 from ..._core.arrays import xp_of
 from ..._core.errors import BatchError, callers_line
 from ..._core.primitive import ADD_AT, READ
+from ..._core.typing import AnyDict, AnyTuple
 from ..._core.variable import bottom
 from ...ops.indexing import regions as ix
 
@@ -20,7 +23,7 @@ class CapturedBuffer:
 
     __slots__ = ("value", "batched", "marks")
 
-    def __init__(self, value, batched: bool, marks: "Marks") -> None:
+    def __init__(self, value: Any, batched: bool, marks: "Marks") -> None:
         self.value, self.batched, self.marks = value, batched, marks
 
 
@@ -32,7 +35,7 @@ class Marks:
 
     __slots__ = ("call", "read", "written", "own", "like", "outer")
 
-    def __init__(self, call: str, x, outer: "Marks | None" = None) -> None:
+    def __init__(self, call: str, x: Any, outer: "Marks | None" = None) -> None:
         """`outer`: the marks of the same array in an outer `vmap`."""
         b = bottom(x)
         self.outer = outer
@@ -44,7 +47,7 @@ class Marks:
         m[...] = False
         return m
 
-    def met(self, prim, params: dict, place: int) -> None:
+    def met(self, prim: Any, params: AnyDict, place: int) -> None:
         """Note an operation with the array as its operand number `place`."""
         if prim.writes and place == 0:
             if prim is ADD_AT:
@@ -55,7 +58,7 @@ class Marks:
         else:
             self.on_read((), None)
 
-    def on_read(self, path: tuple, at) -> None:
+    def on_read(self, path: AnyTuple, at: Any) -> None:
         if self.outer is not None:
             self.outer.on_read(path, at)
         if self.own is True or (self.read is True and self.written is False):
@@ -67,7 +70,7 @@ class Marks:
         if self.own is not False:
             self.read = self.read & ~self.own
 
-    def on_write(self, path: tuple, at, by_all: bool = True) -> None:
+    def on_write(self, path: AnyTuple, at: Any, by_all: bool = True) -> None:
         if self.outer is not None:
             self.outer.on_write(path, at, by_all)
         where = self.region(path, at)
@@ -77,17 +80,17 @@ class Marks:
         if by_all and not any([kind in ("real", "imag") for kind, _ in path]):
             self.own = self.joined(self.own, where)
 
-    def begun(self) -> tuple:
+    def begun(self) -> AnyTuple:
         """Begin another run. Returns `written` and `own` of the one before."""
         before = self.written, self.own
         self.written = self.own = False
         return before
 
-    def joined_with(self, written, own) -> None:
+    def joined_with(self, written: Any, own: Any) -> None:
         self.written = self.written | written if self.written is not written else written
         self.own = self.own | own
 
-    def region(self, path: tuple, at):
+    def region(self, path: AnyTuple, at: Any) -> Any:
         """True, or the index of the region in a mask."""
         path = tuple([step for step in path if step[0] not in ("real", "imag")])
         at = Ellipsis if at is None else host_index(at)
@@ -97,7 +100,7 @@ class Marks:
             return path[0][1]
         return ix.coordinates_of(self.like, path, at)
 
-    def joined(self, known, where):
+    def joined(self, known: Any, where: Any) -> Any:
         if known is True or where is True:
             return True
         if known is False:
@@ -105,7 +108,7 @@ class Marks:
         ix.as_flat_source(known)[where] = True
         return True if known.all() else known
 
-    def overlap(self, where, some, but) -> bool:
+    def overlap(self, where: Any, some: Any, but: Any) -> bool:
         """Is an element of the region in `some` but not in `but`?"""
         if some is False or but is True:
             return False
@@ -122,7 +125,7 @@ class Marks:
         )
 
 
-def host_index(at):
+def host_index(at: Any) -> Any:
     if type(at) is tuple:
         return tuple([host_index(i) for i in at])
     return at.get() if xp_of(at) is not np else at

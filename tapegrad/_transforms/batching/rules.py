@@ -6,7 +6,6 @@ is a pair (value, is it a stack?). Each word of `Primitive.batch` has a rule; so
 their own. Reading order: operands; the words; operations; regions of a buffer, whose paths and indices
 move by one axis."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..._core.arrays import has_repeating_axis, is_array, repeat_elements, room_
 from ..._core.errors import BatchError, callers_line
 from ..._core.primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
 from ..._core.scope import OPEN
+from ..._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from ..._core.variable import Variable, bottom, like_layout
 from ...ops import shaping as s
 from ...ops.declare import dtype, ndim, shape, xp
@@ -27,13 +27,13 @@ from .captured_marks import host_index
 # --- operands ---
 
 
-def empty_stack(count: int, value):
+def empty_stack(count: int, value: Any) -> Any:
     """Empty memory for `count` samples, each in the memory order of `value`."""
     b = layout_of(value)
     return room_laid(xp_of(b), b.shape, getattr(b, "strides", ()), b.dtype, count=count)
 
 
-def samples_first(stack):
+def samples_first(stack: Any) -> Any:
     """A copy of the stack in which each sample is contiguous."""
     b = bottom(stack)
     if b.ndim < 2 or not b.size or (b.strides[0] >= max(b.strides[1:]) and min(b.strides) > 0):
@@ -44,24 +44,24 @@ def samples_first(stack):
     return like_layout(stack, empty_stack(b.shape[0], b[0] if b.ndim > 1 else b))
 
 
-def sample_rank(given: tuple) -> int:
+def sample_rank(given: AnyTuple) -> int:
     v, batched = given
     return int(ndim(v) - batched)
 
 
-def with_inner_axes(v, n: int):
+def with_inner_axes(v: Any, n: int) -> Any:
     """A stack whose samples have n axes, with new ones in front."""
     to = shape(v)
     return v if len(to) > n else s.reshape(v, to=(to[0], *(1,) * (n + 1 - len(to)), *to[1:]))
 
 
-def aligned(operands: list) -> list:
+def aligned(operands: AnyList) -> AnyList:
     """The operands as stacks that broadcast like the operands of one sample."""
     n = max([sample_rank(o) for o in operands])
     return [with_inner_axes(v, n) if batched else v for v, batched in operands]
 
 
-def as_stack(trace, v, batched: bool):
+def as_stack(trace: Any, v: Any, batched: bool) -> Any:
     """An operand as a stack."""
     if batched:
         return v
@@ -74,18 +74,18 @@ def as_stack(trace, v, batched: bool):
     return xp_of(v).broadcast_to(v, to) if v.size else xp_of(v).empty(to, v.dtype)
 
 
-def run_of(prim: Primitive) -> Callable:
+def run_of(prim: Primitive) -> AnyFunction:
     return lambda *xs, **params: bind(prim, xs, params)
 
 
 # --- the words ---
 
 
-def elementwise_rule(trace, prim, operands, params):
+def elementwise_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return bind(prim, aligned(operands), params)
 
 
-def batched_axis(axis, n: int):
+def batched_axis(axis: Any, n: int) -> Any:
     """The axis of a stack for an axis of a sample with n axes; also for several axes, or None for all."""
     if axis is None:
         return tuple(range(1, n + 1))
@@ -96,7 +96,7 @@ def batched_axis(axis, n: int):
     return axis if axis < 0 else axis + 1
 
 
-def axis_rule(trace, prim, operands, params):
+def axis_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     n = sample_rank(operands[0])
     if not n:  # some NumPy functions accept an axis of a 0-d array
         return sequential_rule(trace, prim, operands, params)
@@ -104,11 +104,11 @@ def axis_rule(trace, prim, operands, params):
     return bind(prim, [as_stack(trace, v, b) for v, b in operands], params)
 
 
-def on_matrices(trace, prim, operands, params):
+def on_matrices(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return bind(prim, [as_stack(trace, v, b) for v, b in operands], params)
 
 
-def stacked_rule(trace, prim, operands, params):
+def stacked_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     """The batching function of the operation itself."""
     return prim.batch(run_of(prim), [as_stack(trace, v, b) for v, b in operands], params)
 
@@ -121,12 +121,12 @@ class CustomRule:
     __slots__ = ("run", "kernel", "shares")
 
     def __init__(
-        self, run: Callable, kernel: tuple | None = None, shares: Callable = lambda params: False
+        self, run: AnyFunction, kernel: AnyTuple | None = None, shares: AnyFunction = lambda params: False
     ) -> None:
         self.run, self.kernel, self.shares = run, kernel, shares
 
 
-def pieces_moved(trace, prim, operands, params):
+def pieces_moved(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     """For operations that move elements the same way in all samples. The body runs once on element
     numbers; the number 0 stands for a zero."""
     library = xp(operands[0][0])
@@ -145,7 +145,7 @@ def pieces_moved(trace, prim, operands, params):
     )
 
 
-def sequential_rule(trace, prim, operands, params):
+def sequential_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     """Run the operation on one sample after another."""
     if not trace.count:
         raise BatchError(f"{trace.call}: {prim} runs sample by sample, and there are none")
@@ -174,7 +174,7 @@ def sequential_rule(trace, prim, operands, params):
     return apply_to_stacks(trace, prim, each)
 
 
-def apply_to_stacks(trace, prim: Primitive, each):
+def apply_to_stacks(trace: Any, prim: Primitive, each: Any) -> Any:
     each = [v if isinstance(v, Variable) or is_array(v) else np.asarray(v) for v in each]
     if any(shape(v) != shape(each[0]) for v in each):
         name = prim.name
@@ -187,7 +187,7 @@ def apply_to_stacks(trace, prim: Primitive, each):
     return like_layout(y, empty_stack(trace.count, each[0])) if ndim(y) > 2 else y
 
 
-def way_of(prim: Primitive) -> Callable:
+def way_of(prim: Primitive) -> AnyFunction:
     """The batching rule of an operation."""
     word = prim.batch
     return OWN.get(prim) or WORDS.get(word) or (word.run if type(word) is CustomRule else stacked_rule)
@@ -198,15 +198,15 @@ WORDS = {"elementwise": elementwise_rule, "axis": axis_rule, "matrix": on_matric
 # --- memory order of the result ---
 
 
-def sample_strides(stack):
+def sample_strides(stack: Any) -> Any:
     """The strides of one sample. (Those of an array without elements are 0.)"""
     return stack.strides[1:] if stack.shape[0] else np.empty(stack.shape[1:], stack.dtype).strides
 
 
-ORDERS: dict = {}  # a call on one sample -> the strides of its result
+ORDERS: AnyDict = {}  # a call on one sample -> the strides of its result
 
 
-def laid_as_one(trace, prim, out, operands, params):
+def laid_as_one(trace: Any, prim: Any, out: Any, operands: Any, params: Any) -> Any:
     """The stack of a result, with each sample in the memory order that the operation gives to a single
     sample. A later reshape is a view or a copy depending on it."""
     if type(out) is tuple:
@@ -221,14 +221,14 @@ def laid_as_one(trace, prim, out, operands, params):
     return like_layout(out, empty_stack(trace.count, hollow(xp_of(b), b.shape[1:], b.dtype, strides)))
 
 
-def is_gathered(at) -> bool:
+def is_gathered(at: Any) -> bool:
     return at is not None and not ix.basic(at)
 
 
 LAYER = "which of the results"
 
 
-def order_of_one(prim: Primitive, samples: list, params: dict):
+def order_of_one(prim: Primitive, samples: AnyList, params: AnyDict) -> Any:
     """The strides of the body's result for such samples; None if they are unknown."""
     key: Any = (
         prim,
@@ -258,37 +258,37 @@ def order_of_one(prim: Primitive, samples: list, params: dict):
 # --- operations with a batching rule of their own ---
 
 
-def reshape_rule(trace, prim, operands, params):
+def reshape_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return s.reshape(operands[0][0], to=(trace.count, *params["to"]))
 
 
-def broadcast_rule(trace, prim, operands, params):
+def broadcast_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return s.broadcast_to(with_inner_axes(operands[0][0], len(params["to"])), to=(trace.count, *params["to"]))
 
 
-def transpose_rule(trace, prim, operands, params):
+def transpose_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return s.transpose(operands[0][0], axes=(0, *[a + 1 for a in params["axes"]]))
 
 
-def concatenate_rule(trace, prim, operands, params):
+def concatenate_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     axis = params["axis"]
     return s.concatenate(*[as_stack(trace, v, b) for v, b in operands], axis=axis + 1 if axis >= 0 else axis)
 
 
-def pack_rule(trace, prim, operands, params):
+def pack_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     y = s.layered(*[as_stack(trace, v, b) for v, b in operands], axis=1)
     return s.reshape(y, to=(trace.count, *params["to"])) if len(params["to"]) > 1 else y
 
 
-def stack_rule(trace, prim, operands, params):
+def stack_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return s.layered(*[as_stack(trace, v, b) for v, b in operands], axis=params["axis"] + 1)
 
 
-def layer_rule(trace, prim, operands, params):
+def layer_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return bind(prim, [operands[0][0]], {**params, "axis": params["axis"] + 1})
 
 
-def matmul_rule(trace, prim, operands, params):
+def matmul_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     """A product with a matrix that all samples share, as one matrix product."""
     (x, bx), (y, by) = operands
     n, m = sample_rank(operands[0]), sample_rank(operands[1])
@@ -304,7 +304,7 @@ def matmul_rule(trace, prim, operands, params):
 SIMPLE = frozenset(("at", "reshape", "transpose", "broadcast", "diagonal", "real", "imag"))
 
 
-def one_axis_further(path: tuple, trace, x) -> tuple:
+def one_axis_further(path: AnyTuple, trace: Any, x: Any) -> AnyTuple:
     """The path from a sample x, as a path from the stack."""
     out = []
     if not path:
@@ -327,7 +327,7 @@ def one_axis_further(path: tuple, trace, x) -> tuple:
     return tuple(out)
 
 
-def further(trace, x, path: tuple, at) -> tuple:
+def further(trace: Any, x: Any, path: AnyTuple, at: Any) -> AnyTuple:
     """(path, index) in a stack for the region of one sample x."""
     if not SIMPLE.issuperset([kind for kind, _ in path]) or (
         not ix.basic(at) and at is not None and is_split(at)
@@ -343,7 +343,7 @@ def further(trace, x, path: tuple, at) -> tuple:
     return one_axis_further(path, trace, x), (slice(None), *(at if type(at) is tuple else (at,)))
 
 
-def in_two(path: tuple, at) -> int | None:
+def in_two(path: AnyTuple, at: Any) -> int | None:
     """The position at which to split a path, so that one part can be given by element positions. None if no
     split is needed."""
     kinds = [kind for kind, _ in path]
@@ -354,11 +354,11 @@ def in_two(path: tuple, at) -> int | None:
     return len(path) if at is not None and not ix.basic(at) and is_split(at) else None
 
 
-def plainly(x):
+def plainly(x: Any) -> Any:
     return ix.as_flat_source(x.view(np.ndarray) if isinstance(x, np.ndarray) else x)
 
 
-def is_split(at) -> bool:
+def is_split(at: Any) -> bool:
     """Is it an index with arrays that are not adjacent, or of a special kind?"""
     if type(at) is not tuple:
         return isinstance(at, (bool, np.bool_)) or (is_array(at) and at.ndim == 0 and at.dtype.kind == "b")
@@ -370,13 +370,13 @@ def is_split(at) -> bool:
     return bool(arrays) and arrays[-1] - arrays[0] >= len(arrays)
 
 
-def sample_of(v):
+def sample_of(v: Any) -> Any:
     """An abstract value of one sample of this stack."""
     b = bottom(v)
     return hollow(xp_of(b), b.shape[1:], b.dtype, sample_strides(b))
 
 
-def read_rule(trace, prim, operands, params):
+def read_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     v, path, at = operands[0][0], params["path"], params["at"]
     if type(at) is int and type(v) is np.ndarray and v.ndim == 2 and not path:  # one number of each sample
         return v[:, at].copy()
@@ -404,7 +404,7 @@ def read_rule(trace, prim, operands, params):
     return y
 
 
-def write_rule(trace, prim, operands, params):
+def write_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     (v, batched), (y, by) = operands
     path, at = params["path"], params["at"]
     if (
@@ -441,7 +441,7 @@ def write_rule(trace, prim, operands, params):
     return bind(prim, [v, y], {"path": path, "at": at})
 
 
-def plain_layout(x):
+def plain_layout(x: Any) -> Any:
     """x as a NumPy array, for its shape and memory order."""
     return hollow(np, x.shape, x.dtype, x.strides).view(np.ndarray)
 

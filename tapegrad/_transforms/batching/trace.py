@@ -39,6 +39,7 @@ from ..._core.primitive import (
     values_of,
 )
 from ..._core.scope import OPEN, now
+from ..._core.typing import AnyDict, AnyList
 from ..._core.variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from ...ops import shaping as s
 from ...ops.declare import ndim
@@ -56,10 +57,10 @@ from .rules import (
     way_of,
 )
 
-SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
+SAMPLES: AnyDict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
 
 
-def unmarked(x) -> tuple[Any, Any]:
+def unmarked(x: Any) -> tuple[Any, Any]:
     """A value without the marks of an outer `vmap`, and the Variable at the level of that, or None."""
     if not isinstance(x, Variable) or x._trace is None:
         return x, None
@@ -70,7 +71,7 @@ def unmarked(x) -> tuple[Any, Any]:
     return x if marked is None else variable(below, x._trace, slot), marked
 
 
-def marked_again(x, marked: Variable) -> Variable:
+def marked_again(x: Any, marked: Variable) -> Variable:
     """A value with these marks at their level, below the transforms within that `vmap`."""
     trace, marks = marked._trace, marked._slot.marks
     if isinstance(x, Variable) and x._trace is not None:
@@ -89,17 +90,17 @@ class Batch(Trace):
     def __init__(self, call: str, count: int) -> None:
         super().__init__()
         self.call, self.count = call, count
-        self.adopted: list = []  # captured arrays: (handle, its fields before)
-        self.noted: dict = {}  # id -> (an object that is not followed, its content when first met)
+        self.adopted: AnyList = []  # captured arrays: (handle, its fields before)
+        self.noted: AnyDict = {}  # id -> (an object that is not followed, its content when first met)
         self.handed = False  # was read-only memory lent?
-        self.doubts: list = []  # errors of operations that only some samples would have met
+        self.doubts: AnyList = []  # errors of operations that only some samples would have met
         self.outside = self.filters = warnings.filters
         self.setting, self.loud = self, False  # can the function observe a warning or a floating-point error?
-        self.pointed: list = []  # lent memory whose address was taken: (array, a copy)
+        self.pointed: AnyList = []  # lent memory whose address was taken: (array, a copy)
 
     # --- interface for other modules ---
 
-    def made(self, stack, whole: bool = False) -> Variable:
+    def made(self, stack: Any, whole: bool = False) -> Variable:
         """A Variable of this stack. `whole`: a sample without axes is an array, not a number."""
         if type(stack) is ndarray and stack.ndim > 1:  # the usual case
             key = stack.shape, stack.dtype, stack.strides
@@ -118,7 +119,7 @@ class Batch(Trace):
             return variable(hollow_number(d), self, stack)
         return variable(hollow(xp_of(b), to[1:], d, sample_strides(b)), self, stack)
 
-    def watch(self, value, axis: int) -> Variable:
+    def watch(self, value: Any, axis: int) -> Variable:
         """An argument, with the samples along this axis."""
         value = (
             live(value) if isinstance(value, Variable) else value if is_array(value) else np.asarray(value)
@@ -131,7 +132,7 @@ class Batch(Trace):
         x._saved = True
         return x
 
-    def held(self, x: Variable):
+    def held(self, x: Variable) -> Any:
         return getattr(x._slot, "value", x._slot)
 
     def taken(self, x: Variable) -> Variable:
@@ -170,7 +171,7 @@ class Batch(Trace):
         )
         x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
 
-    def note(self, x) -> None:
+    def note(self, x: Any) -> None:
         """Note an object that is not followed and may be changed."""
         if id(x) not in self.noted and self.count > 1:
             content = content_of(x)
@@ -196,7 +197,7 @@ class Batch(Trace):
             for x in (*shadow.left, *[x for kind, x, new, *_ in shadow.changes if x is new]):
                 self.note(x)
 
-    def hand_back(self, x: Variable, value, trace, slot, saved: bool, marked) -> None:
+    def hand_back(self, x: Variable, value: Any, trace: Any, slot: Any, saved: bool, marked: Any) -> None:
         """Restore an adopted array after the function."""
         if x._slot.marks.written is False:
             x._value, x._trace, x._slot, x._saved = value, trace, slot, saved
@@ -208,7 +209,7 @@ class Batch(Trace):
         else:
             self.risen.append(x)
 
-    def sample(self, x: Variable, k: int):
+    def sample(self, x: Variable, k: int) -> Any:
         """The value of x in one sample, one level down."""
         if type(x._slot) is CapturedBuffer:
             value = x._slot.value
@@ -219,7 +220,7 @@ class Batch(Trace):
             )
         return bind(READ, (x._slot,), {"path": (), "at": (k,) if ndim(x._slot) == 1 else k, "copy": True})
 
-    def stacked(self, y):
+    def stacked(self, y: Any) -> Any:
         """The stack of a result of any level."""
         if isinstance(y, Variable):
             y = live(y)
@@ -239,7 +240,7 @@ class Batch(Trace):
             return x
         return self.made(primal_of(self.stacked(x)), is_array(x._value))
 
-    def beneath(self, x: Variable):
+    def beneath(self, x: Variable) -> Any:
         """The value of the handle after the run: that of the last sample, as a loop over the samples
         leaves it."""
         if not self.count:
@@ -253,14 +254,14 @@ class Batch(Trace):
             else y
         )
 
-    def memory(self, slot):
+    def memory(self, slot: Any) -> Any:
         return slot.value if type(slot) is CapturedBuffer else slot
 
     def is_plain(self, x: Variable) -> bool:
         slot = x._slot
         return type(slot) is CapturedBuffer and not slot.batched and not is_tracked(slot.value)
 
-    def copied_slot(self, slot, x: Variable):
+    def copied_slot(self, slot: Any, x: Variable) -> Any:
         if type(slot) is CapturedBuffer:
             return CapturedBuffer(
                 samples_first(copied(slot.value)) if slot.batched else copied(slot.value),
@@ -269,21 +270,21 @@ class Batch(Trace):
             )
         return samples_first(copied(slot))
 
-    def laid_slot(self, stack, value):
+    def laid_slot(self, stack: Any, value: Any) -> Any:
         """The stack, with each sample in the memory order of `value`."""
         if type(stack) is CapturedBuffer:
             stack.marks.on_read((), None)
             stack = stack.value if stack.batched else as_stack(self, stack.value, False)
         return like_layout(stack, empty_stack(self.count, value))
 
-    def picks(self, x):
+    def picks(self, x: Any) -> Any:
         """Is x not captured, and different from sample to sample?"""
         v = primal_of(x._slot)
         if isinstance(v, Variable):
             return True
         return not bool((v == v[:1]).all())
 
-    def agreed(self, slot, what: str):
+    def agreed(self, slot: Any, what: str) -> Any:
         """The value that all samples share. Raises if they differ."""
         if type(slot) is CapturedBuffer:
             slot.marks.on_read((), None)
@@ -305,11 +306,11 @@ class Batch(Trace):
             counts = ""
         raise BatchError(f"{self.call}: {callers_line()}: {what} that differs between samples{counts}{CURE}")
 
-    def values(self, x):
+    def values(self, x: Any) -> Any:
         v = self.agreed(x._slot, "a value is asked for (by `if`, an index, a count, a shape or a conversion)")
         return np.asarray(v) if isinstance(v, np.generic) and is_array(layout_of(x)) else v
 
-    def truth(self, x):
+    def truth(self, x: Any) -> Any:
         return bool(values_of(self.agreed(x._slot, "`if`, `while`, `and`, `or` or `not` on a condition")))
 
     def close(self) -> None:
@@ -323,7 +324,7 @@ class Batch(Trace):
         super().close()
         self.__class__ = EndedBatch  # type: ignore[assignment]
 
-    def draws(self, name) -> None:
+    def draws(self, name: Any) -> None:
         """Raises: in a loop each sample would draw other numbers."""
         raise BatchError(
             f"{self.call}: {callers_line()}: numpy.random: {name}() would give all samples the same numbers, "
@@ -333,7 +334,7 @@ class Batch(Trace):
 
     # --- operations ---
 
-    def step(self, prim, args, inputs, slots, params):
+    def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: Any) -> Any:
         setting = now()
         if setting is not self.setting or warnings.filters is not self.filters:
             self.setting, self.filters = setting, warnings.filters
@@ -347,7 +348,7 @@ class Batch(Trace):
             self.compare(error, [], prim, inputs, slots, params)
             raise
 
-    def listened(self, prim, args, inputs, slots, params):
+    def listened(self, prim: Any, args: Any, inputs: Any, slots: Any, params: Any) -> Any:
         """The operation, if the function can observe its errors or warnings."""
         with ErrorListener() as told:
             try:
@@ -359,7 +360,7 @@ class Batch(Trace):
             self.compare(None, told.heard, prim, inputs, slots, params)
         return out
 
-    def compare(self, error, heard, prim, inputs, slots, params) -> None:
+    def compare(self, error: Any, heard: Any, prim: Any, inputs: Any, slots: Any, params: Any) -> None:
         """Compare how an operation ended with how it ends for each sample. A difference is a BatchError,
         unless the error leaves the function: code that catches it would handle all samples like one."""
         if isinstance(error, OfTracked) or prim.batch == "inside" or self.count < 2:
@@ -391,7 +392,7 @@ class Batch(Trace):
         self.doubts.append(text)
         BatchError(text)  # raised after the function, if it returns
 
-    def end_of(self, k, prim, inputs, slots, params):
+    def end_of(self, k: Any, prim: Any, inputs: Any, slots: Any, params: Any) -> Any:
         """How the operation ends for sample number k."""
         error = None
         with ErrorListener(True) as told:
@@ -405,7 +406,7 @@ class Batch(Trace):
                 error = e
         return ending(error, told.heard)
 
-    def done(self, prim, args, inputs, slots, params):
+    def done(self, prim: Any, args: Any, inputs: Any, slots: Any, params: Any) -> Any:
         if prim.batch == "inside":
             return prim.run(*args, **params)
         given, target = [], None
@@ -446,7 +447,7 @@ class Batch(Trace):
         whole = ndim(out) == 1 and (is_array_of(prim, params) or (prim in KEEPING and is_array(inputs[0])))
         return self.made(out, whole)
 
-    def in_place(self, prim: Primitive, inputs, slots, params: dict):
+    def in_place(self, prim: Primitive, inputs: Any, slots: Any, params: AnyDict) -> Any:
         """The fast path for elementwise operations on plain stacks with equal numbers of axes, and
         constants with no more. None for others."""
         given, rank, most = [], -1, 0
@@ -474,7 +475,7 @@ class Batch(Trace):
             return None
         return prim.run(*given, **params)
 
-    def not_batched(self, prim: Primitive, given: list, params: dict, shown, target):
+    def not_batched(self, prim: Primitive, given: AnyList, params: AnyDict, shown: Any, target: Any) -> Any:
         """An operation on captured arrays that are still the same for all samples."""
         out = bind(prim, given, params)
         if target is not None:
@@ -496,7 +497,7 @@ class EndedBatch(EndedTrace):
     beneath, sample, memory = Batch.beneath, Batch.sample, Batch.memory
 
 
-def is_array_of(prim: Primitive, params: dict) -> bool:
+def is_array_of(prim: Primitive, params: AnyDict) -> bool:
     """Does the operation return an array even without axes?"""
     if prim is READ:
         return params["at"] is None or params["at"] is Ellipsis

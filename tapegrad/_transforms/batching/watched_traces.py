@@ -18,6 +18,7 @@ from ..._core.forward import Dual
 from ..._core.primitive import SAMPLED, Primitive, layout_of
 from ..._core.reverse import PART, ShapeStandIn, Tape, primitive_of
 from ..._core.scope import OPEN, WATCHERS, Exit, changed, outside
+from ..._core.typing import AnyDict, AnyList, AnyTuple
 from ..._core.variable import Variable, View
 from .captured_marks import CapturedBuffer
 from .trace import Batch
@@ -25,26 +26,26 @@ from .trace import Batch
 # --- lines ---
 
 
-def source_line(place: tuple) -> str:
+def source_line(place: AnyTuple) -> str:
     """The source text of the line; empty if there is none."""
     return linecache.getline(*place).strip()
 
 
-class WatchedRecords(list):
+class WatchedRecords(AnyList):
     """The records of a tape, each with the line that made it.
 
     A record made by the sweep over other records has the line of the swept record, and its name in
     `origins`. `now`: the position of a sweep, as number, record and name of the user's operation.
     Names are kept, not primitives, because primitives may hold objects that must end with the records."""
 
-    def __init__(self, records: list, watcher) -> None:
+    def __init__(self, records: AnyList, watcher: Any) -> None:
         super().__init__(records)
         self.lines = [users_place()] * len(records)
         self.watcher = watcher
-        self.now: tuple | None = None
+        self.now: AnyTuple | None = None
         self.origins: dict[int, str] = {}
 
-    def append(self, record) -> None:
+    def append(self, record: Any) -> None:
         place, watcher = users_place(), self.watcher
         # the sweep runs no user code
         if OPEN.sweeping and watcher.sweeping is not None and place == watcher.asked:
@@ -52,7 +53,7 @@ class WatchedRecords(list):
         super().append(record)
         self.lines.append(place)
 
-    def __getitem__(self, k):
+    def __getitem__(self, k: Any) -> Any:
         record = super().__getitem__(k)
         self.watcher.sweeping = self.lines[k], self.name(k)  # now, because a sweep may drop the record
         self.now = k, record, self.watcher.sweeping[1]
@@ -75,14 +76,14 @@ class WatchedRecords(list):
         return Cotangents(self, n)
 
 
-class Cotangents(list):
+class Cotangents(AnyList):
     """The cotangents of a sweep over such records."""
 
     def __init__(self, noted: WatchedRecords, n: int) -> None:
         super().__init__([None] * n)
         self.noted = noted
 
-    def __setitem__(self, slot, c) -> None:
+    def __setitem__(self, slot: Any, c: Any) -> None:
         super().__setitem__(slot, c)
         if c is not None and type(c) is not list:  # (the list of several outputs is told one by one)
             self.noted.watcher.swept(self.noted, slot, c)
@@ -91,7 +92,7 @@ class Cotangents(list):
 # --- traces ---
 
 
-def apply_watched(way, trace, prim: Primitive, args, *more):
+def apply_watched(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
     """Run the operation with `way` of the base class, and tell the watcher. Parts of other operations and
     of sweeps are not told."""
     watcher = OPEN.watcher
@@ -111,7 +112,7 @@ def watched_class(kind: type, name: str) -> type:
     )
 
 
-WATCHED: dict = {
+WATCHED: AnyDict = {
     kind: watched_class(kind, name) for kind, name in ((Tape, "apply"), (Dual, "apply"), (Batch, "step"))
 }
 
@@ -122,30 +123,30 @@ class Watcher:
 
     outer: Any = None  # the previous watcher
     silences = False  # does it report what NumPy would warn of?
-    sweeping: tuple | None = None
-    asked: tuple | None = None
+    sweeping: AnyTuple | None = None
+    asked: AnyTuple | None = None
 
-    def opened(self, trace) -> None:
+    def opened(self, trace: Any) -> None:
         kind = WATCHED.get(type(trace))
         if kind is not None:
             trace.__class__ = kind
         if isinstance(trace, Tape):
             trace.records = WatchedRecords(trace.records, self)
 
-    def done(self, prim: Primitive, args, out, params: dict) -> None:
+    def done(self, prim: Primitive, args: Any, out: Any, params: AnyDict) -> None:
         """Called after an operation of the user's code."""
 
-    def captured(self, array, x: Variable) -> None:
+    def captured(self, array: Any, x: Variable) -> None:
         """Called when x stands for a captured array."""
 
-    def swept(self, noted: WatchedRecords, slot: int, c) -> None:
+    def swept(self, noted: WatchedRecords, slot: int, c: Any) -> None:
         """Called when a sweep has the cotangent c of this slot, from the record `noted.now` (None: the
         seed of the sweep)."""
 
-    def returned(self, f, y) -> None:
+    def returned(self, f: Any, y: Any) -> None:
         """Called when f has returned y under a transform."""
 
-    def launched(self, name: str, theta, results, rerun) -> None:
+    def launched(self, name: str, theta: Any, results: Any, rerun: Any) -> None:
         """Called when a kernel has run on plain arrays. `rerun(sample)` computes the same with the
         kernel's Python function."""
 
@@ -158,7 +159,7 @@ class Watcher:
         outside(watcher=self)
         return self
 
-    def left(self, *error) -> None:
+    def left(self, *error: Any) -> None:
         if self in WATCHERS:
             outside(watcher=self.outer)
             WATCHERS.remove(self)
@@ -167,10 +168,10 @@ class Watcher:
 # --- the content of a value ---
 
 
-def values_and_tangents(x) -> tuple[list, list]:
+def values_and_tangents(x: Any) -> tuple[AnyList, AnyList]:
     """The plain arrays and numbers in x, of all samples: (its values, its tangents)."""
-    values: list = []
-    slopes: list = []
+    values: AnyList = []
+    slopes: AnyList = []
     if isinstance(x, View):
         layout_of(x)
     while isinstance(x, Variable):
@@ -187,11 +188,11 @@ def values_and_tangents(x) -> tuple[list, list]:
     return values, slopes
 
 
-def plain_parts(args) -> Iterator[tuple]:
+def plain_parts(args: Any) -> Iterator[AnyTuple]:
     for a in args:
         yield from [parts_of_list(a)] if isinstance(a, (tuple, list)) else [values_and_tangents(a)]
 
 
-def parts_of_list(members) -> tuple[list, list]:
+def parts_of_list(members: Any) -> tuple[AnyList, AnyList]:
     found = [values_and_tangents(m) for m in members]
     return [v for values, _ in found for v in values], [s for _, slopes in found for s in slopes]
