@@ -53,9 +53,10 @@ def foreign_name(module: str) -> bool:
 
 
 def is_user_class(c: Any) -> bool:
-    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(
-        module_of(c)
-    )
+    """(A class that compiled code made has a built-in `__new__` of its own.)"""
+    made_in_c = getattr(space_of(c).get("__new__"), "__self__", None) is c
+    heap = bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE)
+    return heap and not made_in_c and not is_foreign(module_of(c))
 
 
 def is_compiled_by_numba(x: Any) -> bool:
