@@ -9,6 +9,7 @@ from scipy import integrate, interpolate, optimize, stats
 
 import tapegrad as tg
 
+INDEX = pd.Index([1, 2, 4, 3])
 X, V = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.3, -0.2, 0.5, 0.1])
 
 
