@@ -152,7 +152,9 @@ RIGHT = OPERANDS | {
     "iloc": lambda x: Series(x**2).iloc[1] + Series(x**2, index=list("abcd"))["c"],
     "loc": lambda x: DataFrame({"a": x**2}).loc[1:2, "a"].sum(),
     "np.exp": lambda x: np.exp(Series(x)).sum(),
-    "index": lambda x: np.sum(np.cos(pd.Index([1.0, 2.0, 4.0, 0.5]) * 15 + x[0]).to_numpy() * X) * x[1],
+    "index and a number": lambda x: (
+        np.sum(np.cos(pd.Index([1.0, 2.0, 4.0, 0.5]) * 15 + x[0]).to_numpy() * X) * x[1]
+    ),
     "by an index": lambda x: np.sum(np.asarray(x * INDEX + (INDEX * x > 2.6)) ** 2),
     "a column of an index": lambda x: (
         DataFrame({"a": pd.Index([1.0, 2.0]) * x[0]}, index=[3, 4])["a"].pow(3).sum()
