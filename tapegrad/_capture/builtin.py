@@ -62,6 +62,8 @@ class ModuleGlobals(dict):
         self.met: dict = {}
         # C code that makes a class looks for its module here
         self.first = {"__builtins__": BUILTINS, "__name__": real.get("__name__")}
+        if "__warningregistry__" in real:  # which Python alters, of the warnings that it has shown
+            self.first["__warningregistry__"] = real["__warningregistry__"]
         dict.update(self, self.first)
 
     def __missing__(self, name):

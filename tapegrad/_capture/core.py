@@ -43,7 +43,7 @@ from .classes import ClassCapture, users_own
 from .containers import ContainerCapture
 from .functions import FunctionCapture
 from .iterators import IteratorCapture, is_iterator
-from .kinds import HELD, is_compiled_by_numba, is_user_class, module_of, mro_of, state_of
+from .kinds import HELD, is_compiled_by_numba, is_universal, is_user_class, module_of, mro_of, state_of
 from .objects import FILLED, FIXED, GENERIC_ALIAS, WEAK
 from .restore import restore
 from .routes import finding, first_write, leave_unshadowed
@@ -320,7 +320,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             return Shadow.array
         if is_compiled_by_numba(x):
             return Shadow.compiled
-        if kind.__name__ in ("DUFunc", "GUFunc") and (module_of(kind) or "").startswith("numba.np.ufunc"):
+        if is_universal(kind):
             return Shadow.universal
         if is_iterator(kind):
             return Shadow.iterator

@@ -53,8 +53,11 @@ def foreign_name(module: str) -> bool:
 
 
 def is_user_class(c: Any) -> bool:
-    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(
-        module_of(c)
+    """(A class that compiled code made has a built-in `__new__` of its own.)"""
+    return (
+        bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE)
+        and not is_foreign(module_of(c))
+        and getattr(space_of(c).get("__new__"), "__self__", None) is not c
     )
 
 
@@ -62,6 +65,11 @@ def is_compiled_by_numba(x: Any) -> bool:
     """(An attribute of another object is not asked for: that could run its `__getattr__`.)"""
     kind = type(x)
     return hasattr(kind, "py_func") or ((module_of(kind) or "").startswith("numba") and hasattr(x, "py_func"))
+
+
+def is_universal(kind: type) -> bool:
+    """Of what `numba.vectorize` and `numba.guvectorize` make."""
+    return kind.__name__ in ("DUFunc", "GUFunc") and (module_of(kind) or "").startswith("numba.np.ufunc")
 
 
 # Of a class, past what its metaclass says (`Seen` in classes.py).

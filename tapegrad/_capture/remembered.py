@@ -32,12 +32,23 @@ from .._core.arrays import IMMUTABLE
 from .._core.registry import FROZEN
 from .._core.scope import OPEN, WATCHERS, at_the_end_of_an_object
 from .._core.variable import ArrayVariable, Subarray, View
+from .._dispatch import stand_ins
 from . import threads
 from .builtin import ModuleGlobals, ModuleShadow
 from .cached import CacheCapture
 from .core import Shadow
 from .deferred import is_set
-from .kinds import EMPTY, HELD, bases_of, dict_of, is_compiled_by_numba, is_user_class, same, space_of
+from .kinds import (
+    EMPTY,
+    HELD,
+    bases_of,
+    dict_of,
+    is_compiled_by_numba,
+    is_universal,
+    is_user_class,
+    same,
+    space_of,
+)
 from .objects import FILLED, FIXED, kind_of
 from .restore import restore
 from .routes import near_objects
@@ -425,6 +436,9 @@ def is_part(shadow: Shadow, x: Any, new: Any) -> bool:
 def is_lasting(x: Any) -> bool:
     """Does a change of x show in what the kinds of holders list?"""
     kind = type(x)
-    if kind in LASTING or is_compiled_by_numba(x):
+    if kind in LASTING or is_compiled_by_numba(x) or is_universal(kind) or isinstance(x, type):
         return True
-    return isinstance(x, type) or (is_user_class(kind) and not issubclass(kind, PASSING))
+    if is_user_class(kind):
+        return not issubclass(kind, PASSING)
+    # a function of an extension; a distribution or another callable object of the library
+    return kind.__name__ == "cython_function_or_method" or stand_ins.function_stand_in(x) is not None

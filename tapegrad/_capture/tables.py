@@ -229,8 +229,9 @@ def column_of(data: Any, index: Any) -> Any:
 
 def sanitized(data: Any, index: Any, dtype: Any = None, *args: Any, **settings: Any) -> Any:
     """Pandas' own `sanitize_array`, which makes each column, within a transform too."""
-    if OPEN.depth and dtype is None:
+    if OPEN.depth and dtype in (None, plain_np.dtype(float), pandas.Float64Dtype()):
         data = column_of(data, index)
+        dtype = None if isinstance(data, TrackedColumn) else dtype
     return sanitize_array(data, index, dtype, *args, **settings)
 
 
@@ -305,11 +306,13 @@ pandas.core.dtypes.missing._isna = missing
 
 
 def with_tracked_columns(x: Any) -> Any:
-    """A series, or the numbers of a table, in columns that tracked values can be computed with."""
-    if isinstance(x, pandas.Series):
-        values = x.array
+    """A series or an index, or the numbers of a table, in columns that tracked values can be computed with."""
+    if not isinstance(x, pandas.DataFrame):
         plain = x.dtype.kind in "biuf" and not isinstance(x.dtype, TrackedDtype)
-        return pandas.Series(TrackedColumn(x.to_numpy(float)) if plain else values, x.index, name=x.name)
+        values = TrackedColumn(x.to_numpy(float)) if plain else x.array
+        if isinstance(x, pandas.Index):
+            return pandas.Index(values, name=x.name)
+        return pandas.Series(values, x.index, name=x.name)
     found = pandas.DataFrame({n: with_tracked_columns(x.iloc[:, n]) for n in range(x.shape[1])}, x.index)
     found.columns = x.columns
     return found
@@ -319,7 +322,7 @@ def labelled(x: Any, like: Any) -> Any:
     """A number or array that meets a table as pandas takes it: for each row of a series, for each column of a
     table, or for all elements."""
     ndim = layout_of(x).ndim
-    if isinstance(like, pandas.Series):
+    if not isinstance(like, pandas.DataFrame):
         return TrackedColumn(x if ndim else np.full(len(like), x)) if ndim < 2 else x
     if ndim == 2:
         return CLASSES[pandas.DataFrame].of_array(x, like.index, like.columns)
@@ -381,13 +384,41 @@ def whole_table(theirs: Any) -> Any:
     return numbers
 
 
+def table_moments(theirs: Any, ours: Any) -> Any:
+    """Pandas' own `cov` or `corr`, which are compiled: NumPy's function of the same, of tables with tracked columns
+    where no number is missing."""
+
+    @functools.wraps(theirs)
+    def moments(self: Any, *args: Any, **settings: Any) -> Any:
+        numbers = self.to_numpy()
+        if type(numbers) not in HANDLES or args or settings or self.isna().to_numpy().any():
+            return theirs(self, *args, **settings)
+        found = np.reshape(ours(numbers, rowvar=False), (self.shape[1], -1))
+        return CLASSES[pandas.DataFrame].of_array(found, self.columns, self.columns)
+
+    return moments
+
+
 pandas.DataFrame.to_numpy = whole_table(pandas.DataFrame.to_numpy)
 pandas.DataFrame.values = property(whole_table(pandas.DataFrame.values.fget))
 pandas.DataFrame._flex_arith_method = of_number(pandas.DataFrame._flex_arith_method)
-for _class in (pandas.Series, pandas.DataFrame):
+for _class in (pandas.Series, pandas.DataFrame, pandas.Index):
     for _name in ("_arith_method", "_cmp_method"):
         setattr(_class, _name, with_tracked_operand(getattr(_class, _name)))
+for _class in (pandas.Series, pandas.DataFrame):
     _class.dot = with_tracked_factor(_class.dot)
+
+
+def of_arrays(
+    c: type, arrays: list, *args: Any, theirs: Any = pandas.DataFrame._from_arrays, **given: Any
+) -> Any:
+    """Pandas' own way to make a table of the columns that an operation gave."""
+    return theirs.__func__(c, [column(x, True) for x in arrays], *args, **given)
+
+
+pandas.DataFrame._from_arrays = classmethod(of_arrays)
+for _name, _f in (("cov", np.cov), ("corr", np.corrcoef)):
+    setattr(pandas.DataFrame, _name, table_moments(getattr(pandas.DataFrame, _name), _f))
 
 
 # --- moving windows: pandas' compiled sums over windows, for tracked values ---

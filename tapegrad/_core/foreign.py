@@ -172,7 +172,7 @@ def operand(x: Any) -> Any:
     if issubclass(kind, (Subarray, PlainSubarray)) or holds_objects(x):
         return NotImplemented
     if library_of(kind) == "pandas":  # a result has labels
-        if is_table(x) or hasattr(kind, "_from_sequence"):  # (the class of a column)
+        if is_table(x) or hasattr(kind, "array") or hasattr(kind, "_from_sequence"):  # (an index, a column)
             return NotImplemented
         raise refuse_foreign(x, "its .to_numpy()")
     theirs = library_of(kind) in REMEDIES and any(hasattr(kind, name) for name in ARRAY_LIKE)

@@ -23,6 +23,7 @@ LEAST_MARGIN = 1e-12  # a margin below this part of the sides counts as zero
 MOST_VISITS = 40  # after so many a place is left alone, unless a run is going on
 SHRINKING_RUN = 8  # comparisons in a row, each margin below a bound that falls by this factor:
 FALL_OF_BOUND = 0.8
+NEAR_ENOUGH = 1e-3  # the largest bound of a distance to a stored number
 ZERO = 0.0  # the other side of a sign
 COMPARE_OP = dis.opmap["COMPARE_OP"]
 HOST_NUMBERS = (np.ndarray, np.generic, float, int)
@@ -41,7 +42,7 @@ class ComparisonSearch:
         "bound", "equal", "first", "flips", "found", "margin", "over", "place", "positive", "run", "visits"
     )  # fmt: skip
     bound: float
-    equal: AnyTuple | None  # the place, if an argument was equal to a stored number
+    equal: AnyTuple | None  # the place, if an argument was equal, or near enough, to a stored number
     first: AnyTuple
     flips: Any
     found: AnyTuple | None
@@ -59,6 +60,8 @@ class ComparisonSearch:
         """Note a comparison of two `sides`, of which the trace follows one or both, with their `values`."""
         self.visits += 1
         if self.visits == 1:
+            if is_near(sides, values) and package_of_frame(frame) not in ("numpy", "scipy"):
+                self.equal = frame.f_code.co_filename, frame.f_lineno
             return
         d = difference(*values)
         if d is None or self.visits > MOST_VISITS and self.run == 0:
@@ -90,6 +93,15 @@ class ComparisonSearch:
                     self.found = (*self.first, larger, sensitivity(trace, sides))
                     self.place = frame.f_code.co_filename, frame.f_lineno
         self.margin, self.positive = margin, positive
+
+
+def is_near(sides: AnyTuple, values: AnyTuple) -> bool:
+    """Is a distance of zero below a small bound, as where an argument is compared with a stored number?"""
+    for side, distance, bound in zip(sides, values, values[::-1], strict=True):
+        if isinstance(side, Variable) and all([isinstance(v, HOST_NUMBERS) for v in values]):
+            if np.size(bound) and not np.any(distance) and 0 < np.max(np.abs(bound)) <= NEAR_ENOUGH:
+                return True
+    return False
 
 
 def is_comparison(frame: Any) -> bool:
@@ -221,7 +233,7 @@ def warn_at(place: tuple[str, int], text: str) -> None:
 
 
 EQUAL_TEXT = (
-    "the result does not depend on the argument, which was equal to a stored number here, or hashed: if an "
+    "the result does not depend on the argument, which was equal or near to a stored number here, or hashed: if an "
     "earlier call has left the result, as in a memo, its derivative is lost, and the gradient of 0 is wrong. "
     "Empty the memo, or use functools.cache, which is followed"
 )

@@ -213,6 +213,7 @@ def face(f: Callable, key=None, device: str | None = None) -> Callable:
                 adapter is not None
                 and not (theirs and makes)
                 and len(args) <= adapter.plain
+                and (c in HANDLES and adapter.arrays < 2 or adapter.takes(args))
                 and PLAIN_KINDS.issuperset(map(type, args))
             ):
                 try:

@@ -178,6 +178,12 @@ def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
     return declare
 
 
+def takes_lists(f: Any) -> Any:
+    """Declare that a composition tells lists of arrays from arrays, as code that is followed does."""
+    f.takes_lists = True
+    return f
+
+
 class ComposedScalar:
     """An operation that is in a kernel what this function writes out: a few operations, which are simplified
     and differentiated as they stand there.  `value`: another function for its value alone."""

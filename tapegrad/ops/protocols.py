@@ -4,7 +4,7 @@ CuPy's hooks.
 `call` is the only entrance. It finds the operation, translates the arguments from NumPy's signature,
 and writes into `out=`."""
 
-import functools
+import contextlib
 import inspect
 import re
 import sys
@@ -81,20 +81,17 @@ def signature_of(f) -> inspect.Signature:
         return inspect.signature(function_for(f))
 
 
-def is_special(f) -> bool:
-    """Is f a function of SciPy's special functions that is no ufunc?"""
-    home = getattr(f, "__module__", None) or type(f).__module__
-    return home.startswith("scipy.special") and not isinstance(f, np.ufunc)
-
-
-def of_arrays(ours: Callable) -> Callable:
-    """The function, whose lists are arrays."""
-
-    @functools.wraps(ours)
-    def given_arrays(*args, **kwargs):
-        return ours(*[s.nested_to_array(x) if type(x) is list else x for x in args], **kwargs)
-
-    return given_arrays
+def array_like(x: Any) -> Any:
+    """An array argument: a nested list, or a tuple of numbers with tracked ones, becomes an array.  What has rows
+    of different lengths is left to the function, and so is a list of plain arrays."""
+    if type(x) is list:
+        numbers = s.nests_variable(x) or not any(map(is_array, x))
+    else:
+        numbers = type(x) is tuple and s.nests_variable(x) and all([is_scalar(layout_of(e)) for e in x])
+    if numbers:
+        with contextlib.suppress(ValueError):
+            return s.nested_to_array(x)
+    return x
 
 
 class Adapter:
@@ -103,8 +100,7 @@ class Adapter:
     operation lacks must have its default, or have no influence on values."""
 
     def __init__(self, f, ours: Callable):
-        self.f, self.declared = f, ours
-        self.ours = of_arrays(ours) if is_special(f) else ours
+        self.f, self.declared, self.ours = f, ours, ours
         mine = inspect.signature(ours)
         self.theirs = signature_of(f)
         self.varying = any(p.kind is p.VAR_KEYWORD for p in mine.parameters.values())
@@ -125,6 +121,9 @@ class Adapter:
         self.leading = [
             q.name for q in [*params.values()][: self.places] if q.default is q.empty and q.kind in PLACED
         ]
+        tells_lists = hasattr(ours, "takes_lists") or hasattr(ours, "followed")
+        several = any([q.kind is q.VAR_POSITIONAL for q in params.values()])
+        self.arrays = 0 if tells_lists else 99 if several else len(self.leading)  # they come first
         self.has_out = "out" in params
         by_place = [q.name for q in params.values() if q.kind in PLACED]
         self.out = by_place.index("out") if "out" in by_place else 99
@@ -133,7 +132,15 @@ class Adapter:
             n for n in self.names - {*self.leading, "out"} if n in params and own_default(params[n].default)
         }
 
+    def takes(self, args: tuple) -> bool:
+        """Is no array among the arguments a list?"""
+        return LISTS.isdisjoint(map(type, args[: self.arrays]))
+
+    def with_arrays(self, args: tuple) -> tuple:
+        return args if self.takes(args) else (*map(array_like, args[: self.arrays]), *args[self.arrays :])
+
     def __call__(self, args: tuple, kwargs: dict):
+        args = self.with_arrays(args)
         if self.varying:
             return self.ours(*args, **kwargs)
         if len(args) <= self.places and kwargs.keys() <= self.direct:
@@ -148,7 +155,7 @@ class Adapter:
         for name, value in bound.items():
             q = self.theirs.parameters[name]
             if name in self.leading:
-                first.append(value)
+                first.append(array_like(value) if self.arrays else value)
             elif q.kind is q.VAR_POSITIONAL:
                 first.extend(value)
             elif q.kind is q.VAR_KEYWORD:
@@ -178,6 +185,7 @@ class Adapter:
             raise ArgumentError(f"{public_name(self.f)}: {name}= is not supported on a tracked Variable")
 
 
+LISTS = {list, tuple}
 PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 NO_VALUE = np._NoValue
 HARMLESS = set(
@@ -287,7 +295,7 @@ def call_library(f, args: tuple, kwargs: dict, key):
     if not kwargs:
         adapter = ADAPTERS.get(key)
         if adapter is not None and len(args) <= adapter.plain:
-            return adapter.ours(*args)
+            return adapter.ours(*adapter.with_arrays(args))
     ours = function_for(key)
     if ours is None:
         if any_tracked((args, kwargs)):

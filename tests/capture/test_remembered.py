@@ -8,11 +8,13 @@ import sys
 import threading
 import types
 import typing
+import warnings
 import weakref
 
 import numba
 import numpy as np
 import pytest
+import scipy.stats
 
 import tapegrad as tg
 from tapegrad._capture.remembered import MOST_FUNCTIONS, memory_of
@@ -733,3 +735,27 @@ def test_a_wrapper_of_what_numba_compiled_waits():
     assert not memory_of(f).waiting[0].shadow.left
     outer.scale = 2.0
     agrees(v, f)
+
+
+LAWS = {"law": scipy.stats.norm}
+SCALED = numba.vectorize(lambda t: 3.0 * t)
+
+
+def test_what_stands_for_a_librarys_object_waits():
+    f = lambda x: np.sum(LAWS["law"].logpdf(x) * SCALED(x))
+    v = warm(f)
+    agrees(v, f)
+    LAWS["law"] = scipy.stats.logistic
+    agrees(v, f)
+    LAWS["law"] = scipy.stats.norm
+
+
+def test_a_shadow_waits_where_python_has_noted_a_warning():
+    def f(x):
+        warnings.warn("an old function", stacklevel=1)
+        return np.sum(x**2)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        agrees(warm(f), f)
+    assert len(told) == 1

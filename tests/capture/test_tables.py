@@ -9,6 +9,7 @@ from scipy import integrate, interpolate, optimize, stats
 
 import tapegrad as tg
 
+INDEX = pd.Index([1, 2, 4, 3])
 X, V = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.3, -0.2, 0.5, 0.1])
 
 
@@ -151,6 +152,24 @@ RIGHT = OPERANDS | {
     "iloc": lambda x: Series(x**2).iloc[1] + Series(x**2, index=list("abcd"))["c"],
     "loc": lambda x: DataFrame({"a": x**2}).loc[1:2, "a"].sum(),
     "np.exp": lambda x: np.exp(Series(x)).sum(),
+    "index and a number": lambda x: (
+        np.sum(np.cos(pd.Index([1.0, 2.0, 4.0, 0.5]) * 15 + x[0]).to_numpy() * X) * x[1]
+    ),
+    "by an index": lambda x: np.sum(np.asarray(x * INDEX + (INDEX * x > 2.6)) ** 2),
+    "a column of an index": lambda x: (
+        DataFrame({"a": pd.Index([1.0, 2.0]) * x[0]}, index=[3, 4])["a"].pow(3).sum()
+    ),
+    "row by row": lambda x: (lambda d: (d.div(d.loc[0, :], axis="columns") ** 2).to_numpy().sum())(
+        pd.concat(
+            [DataFrame({"a": [1.5], "b": [2.0]}), DataFrame({"a": [x[0]], "b": [1.1]})], ignore_index=True
+        )
+    ),
+    "describe": lambda x: np.sum(Series(x**2).describe().to_numpy()[1:] * np.arange(7.0)),
+    "describe a table": lambda x: np.sum(
+        DataFrame({"a": x, "b": x**2}).describe().to_numpy()[2] * [1.0, 2.0]
+    ),
+    "corr": lambda x: np.sum(DataFrame({"a": x, "b": x**3 + X}).corr().to_numpy() * [[1, 2], [3, 4]]),
+    "cov": lambda x: np.sum(DataFrame({"a": x, "b": x**3 + X}).cov().loc["a", "b"]),
     "mask": lambda x: (lambda s: s[s > 2].sum())(Series(x**2)),
     "align": lambda x: (Series(x, index=[0, 1, 2, 3]) * Series(x, index=[3, 2, 1, 0])).sum(),
     "align2": lambda x: (Series(x**2, index=[0, 1, 2, 3]) * Series(x, index=[1, 2, 3, 4])).sum(),
@@ -280,12 +299,12 @@ RIGHT = OPERANDS | {
     "dfidx": lambda x: DataFrame({"a": x**2, "b": x}).iloc[:, [1, 0]].iloc[1:3].sum().sum(),
     "dfcumprod": lambda x: DataFrame({"a": x**2, "b": x}).cumprod().sum().sum(),
     "copy": lambda x: (lambda d: (d.copy(), d.sum().sum())[1])(DataFrame({"a": x**2, "b": x})),
+    "describe's mean": lambda x: Series(x**2).describe()["mean"],
+    "one corr": lambda x: DataFrame({"a": x**2, "b": x}).corr().iloc[0, 1],
+    "one cov": lambda x: DataFrame({"a": x**2, "b": x}).cov().iloc[0, 1],
+    "an index by an array": lambda x: (pd.Index([1.0, 2.0, 3.0, 4.0]) * x).to_numpy().sum(),
 }
 REFUSED = {
-    "describe": lambda x: Series(x**2).describe()["mean"],
-    "corr": lambda x: DataFrame({"a": x**2, "b": x}).corr().iloc[0, 1],
-    "cov": lambda x: DataFrame({"a": x**2, "b": x}).cov().iloc[0, 1],
-    "Index": lambda x: (pd.Index([1.0, 2.0, 3.0, 4.0]) * x).to_numpy().sum(),
     "gstd": lambda x: DataFrame({"a": x**2, "g": list("uuvv")}).groupby("g")["a"].std().iloc[1],
     "dtypeint": lambda x: Series(x**2, dtype=int).sum() * x.sum(),
     "astype f32": lambda x: float(Series(x**2).astype("float32").sum()),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.linalg
 import scipy.special as sp
 
@@ -59,3 +60,42 @@ def test_forms_of_least_squares():
     forms.clear()
     tg.grad(f)(np.array([1.0, 2.0, 4.0]))
     assert forms == plain
+
+
+LINEAR = [
+    getattr(home, name)
+    for home, names in (
+        (np.linalg, "inv det cholesky slogdet svdvals eigvalsh pinv trace matrix_power"),
+        (scipy.linalg, "inv det expm logm sqrtm pinvh svdvals eigvalsh cholesky polar circulant"),
+        (scipy.fft, "dctn dstn idctn idstn hfftn ihfftn fftn rfft2 dct"),
+        (np, "trace round sinc unwrap unique ravel rot90 cumsum zeros_like"),
+    )
+    for name in names.split()
+]
+
+
+@pytest.mark.parametrize("f", LINEAR, ids=lambda f: f"{f.__module__}.{f.__name__}")
+def test_nested_lists_are_arrays(f):
+    """The library's value, and the gradient of the same call with an array."""
+    a = np.array([[4.0, 1.2, 0.3], [1.2, 3.0, 0.5], [0.3, 0.5, 2.0]])
+    more = {np.linalg.matrix_power: (2,)}.get(f, ())
+    of_list = lambda x: weighted(f([list(row) for row in x], *more))
+    value, gradient = tg.value_and_grad(of_list)(a)
+    np.testing.assert_allclose(value, of_list(a), rtol=1e-12)
+    np.testing.assert_allclose(gradient, tg.grad(lambda x: weighted(f(x, *more)))(a), rtol=1e-10, atol=1e-12)
+
+
+def weighted(y):
+    parts = y if isinstance(y, tuple) else (y,)
+    return sum([np.sum(np.abs(p) * np.cos(np.arange(np.size(p))).reshape(np.shape(p))) for p in parts])
+
+
+def test_a_list_of_arrays_is_no_array_where_the_library_says_so():
+    x = np.array([0.1, 0.4, 0.35, 0.8, 0.9])
+    edges = lambda x: np.sum(np.histogramdd([x, x**2], bins=3)[1][1] * [1, 2, 3, 4])
+    blocks = lambda x: np.sum(np.block([[x, x**2], [x**3, x]]) * np.arange(10))
+    for f in (edges, blocks):
+        step = 1e-6 * np.eye(5)
+        np.testing.assert_allclose(
+            tg.grad(f)(x), [(f(x + h) - f(x - h)) / 2e-6 for h in step], rtol=1e-6, atol=1e-8
+        )

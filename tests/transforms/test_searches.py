@@ -551,6 +551,19 @@ def by_last_elements(x, memo):
     return memo["y"]
 
 
+def by_distance(x, memo):
+    if not memo or not abs(x - memo["x"]) / x < 1e-6:
+        memo.update(x=x, y=x**2)
+    return memo["y"]
+
+
+def by_distances(x, memo):
+    x = np.stack([x, 2.0 * x])
+    if not memo or np.any(np.abs(x - memo["x"]) > 1e-8):
+        memo.update(x=x, y=np.sum(x) ** 2)
+    return memo["y"]
+
+
 def by_number(x):
     """No memo: the code writes the number."""
     if x == 1.5:
@@ -558,7 +571,10 @@ def by_number(x):
     return x**2
 
 
-@pytest.mark.parametrize("f", [by_key, by_hash, by_last_argument, by_last_elements], ids=lambda f: f.__name__)
+MEMOS = [by_key, by_hash, by_last_argument, by_last_elements, by_distance, by_distances]
+
+
+@pytest.mark.parametrize("f", MEMOS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("of", [lambda g: tg.grad(g)(1.5), lambda g: tg.jvp(g, (1.5,), (1.0,))[1]])
 def test_a_result_that_an_earlier_call_left_is_told(f, of):
     memo = {}
@@ -578,3 +594,5 @@ def test_equal_numbers_are_silent_where_the_result_depends_on_the_argument():
     with warnings.catch_warnings(action="error"):
         assert tg.grad(lambda x: x**2 if x == 1.5 else 0.0)(1.5) == 3.0
         assert tg.grad(lambda x: 2.0 if x == 1.0 else 3.0)(1.5) == 0.0
+        assert tg.grad(lambda x: x**2 if abs(x - 1.5) < 1e-6 else 0.0)(1.5) == 3.0
+        assert tg.grad(lambda x: 2.0 if x < 0.5 else 3.0)(0.0) == 0.0

@@ -36,17 +36,21 @@ COMPILED = {
     **of("compiled (C, C++)", "thirteenth_plasmas.representations"),
     **of("compiled (Cython)", "later_signals.least_squares_baseline"),
     **of("compiled (a C function that Numba made)", "sixteenth_machines.response_spectrum"),
+    **of("compiled (by mypyc)", "seventeenth_models.plackett_luce seventeenth_models.bradley_terry"),
     **of(
         "compiled (Cython)",
         "fourteenth_people.density fourteenth_people.smoothing fourteenth_people.regimes",
     ),
 }
 REFUSED = {
+    **of("a matrix of expressions of `picos`", "seventeenth_models.entanglement"),
+    **of("a class of Numba holds the coefficients", "seventeenth_models.rotated_vector"),
     **of("a view of an array of integers as `np.ndarray`", "later_algebra.energies"),
     **of(
         "a tracked array is stored in a plain array",
         "fourteenth_places.farm_power fourteenth_places.jensen",
     ),
+    **of("a memo that compares a distance, with a warning", "fourteenth_places.pipe_resistances"),
     **of("a parameter of astropy in arithmetic", "fourteenth_places.stellar_flux"),
     **of("a list of arrays is stored in an object array", "fourteenth_places.halo"),
     **of("an object that pickles itself", "fourteenth_people.quadratic_surrogate"),
@@ -100,5 +104,4 @@ NAN = {  # loud
 }
 ZERO = {  # in silence
     **of("the package rounds its result", "fifteenth_models.colour_of"),
-    **of("a memo that compares a distance (limits.md)", "fourteenth_places.pipe_resistances"),
 }

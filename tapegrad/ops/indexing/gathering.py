@@ -26,6 +26,7 @@ from ..declare import (
     primitive,
     rules,
     shape,
+    takes_lists,
     xp,
 )
 from ..declare import dtype as dtype_of
@@ -139,6 +140,7 @@ def hstack(tup, dtype=None):
 
 
 @implements(np.block)
+@takes_lists
 def block(arrays):
     def depth(a):
         return 1 + max(depth(b) for b in a) if isinstance(a, list) else 0
