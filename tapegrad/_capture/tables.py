@@ -306,7 +306,7 @@ pandas.core.dtypes.missing._isna = missing
 
 
 def with_tracked_columns(x: Any) -> Any:
-    """A series or an index, or the numbers of a table, in columns that tracked values can be computed with."""
+    """A series, an index, or the numbers of a table, in columns that tracked values can be computed with."""
     if not isinstance(x, pandas.DataFrame):
         plain = x.dtype.kind in "biuf" and not isinstance(x.dtype, TrackedDtype)
         values = TrackedColumn(x.to_numpy(float)) if plain else x.array
@@ -385,8 +385,8 @@ def whole_table(theirs: Any) -> Any:
 
 
 def table_moments(theirs: Any, ours: Any) -> Any:
-    """Pandas' own `cov` or `corr`, which are compiled: NumPy's function of the same, of tables with tracked columns
-    where no number is missing."""
+    """Pandas' own `cov` or `corr`, which are compiled. Tables with tracked columns and without missing numbers
+    go to NumPy's function."""
 
     @functools.wraps(theirs)
     def moments(self: Any, *args: Any, **settings: Any) -> Any:

@@ -379,7 +379,7 @@ def bind(prim: Primitive, args: Any, params: Params) -> Any:
 
 
 def wide_operands(args: Any, codes: frozenset[str] = NARROW) -> Any:
-    """The operands, of which one is tracked, with those of these dtypes in a type in which rules can compute."""
+    """The operands, of which one is tracked, those of these dtypes in one in which rules can compute."""
     others = [layout_of(a).dtype for a in args if type(a) in HANDLES]
     return [widened(a, others[0]) if others and is_narrow(a, codes) else a for a in args]
 

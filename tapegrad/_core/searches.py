@@ -233,9 +233,9 @@ def warn_at(place: tuple[str, int], text: str) -> None:
 
 
 EQUAL_TEXT = (
-    "the result does not depend on the argument, which was equal or near to a stored number here, or hashed: if an "
-    "earlier call has left the result, as in a memo, its derivative is lost, and the gradient of 0 is wrong. "
-    "Empty the memo, or use functools.cache, which is followed"
+    "the result does not depend on the argument, which was equal or near to a stored number here, or hashed: "
+    "if an earlier call has left the result, as in a memo, its derivative is lost, and the gradient of 0 is "
+    "wrong. Empty the memo, or use functools.cache, which is followed"
 )
 SEARCH_TEXT = (
     "a number is found by comparisons here, as by bisection, which have no derivative: the derivative of "

@@ -245,7 +245,7 @@ class Call:
         self.kept_floats = floats or self.kept_floats
 
     def of_one_shape(self, outs: list) -> tuple:
-        """The numbers. Where lengths differ between samples, zeros stand between the first and the last element.
+        """The numbers. Where lengths differ between samples, zeros stand between the first and last element.
 
         That is in a dict, whose other entries may be of use."""
         found = [shape(v) for v in outs]
@@ -261,7 +261,8 @@ class Call:
                 if k not in self.ragged and not optional:
                     raise self.ragged_error(k, (a, b))
                 self.ragged.setdefault(k, (a, b))
-                layout, x = layout_of(outs[k]), outs[k]
+                x = outs[k]
+                layout = layout_of(x)
                 outs[k] = xp_of(layout).zeros(a, layout.dtype)
                 if have_ends(*self.ragged[k]):
                     if not have_ends(a, b):

@@ -82,8 +82,8 @@ def signature_of(f) -> inspect.Signature:
 
 
 def array_like(x: Any) -> Any:
-    """An array argument: a nested list, or a tuple of numbers with tracked ones, becomes an array.  What has rows
-    of different lengths is left to the function, and so is a list of plain arrays."""
+    """An array argument: a nested list, or a tuple of numbers with tracked ones, becomes an array.  Rows of
+    different lengths are left to the function, and so is a list of plain arrays."""
     if type(x) is list:
         numbers = s.nests_variable(x) or not any(map(is_array, x))
     else:

@@ -139,7 +139,7 @@ class CachedProgram:
         self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
         # the replay for which the text is written next
         self.name, self.compile = owner.name, owner.compile
-        # is the text written at once if instructions repeat so often that it costs no more than the recording?
+        # is the text written at once if instructions repeat so often that it costs no more than a recording?
         # (a program with conditions has to hold first)
         asked = self.compile is True or self.joint
         self.early = not asked and len(program.numbers) >= REPEATED_INSTRUCTIONS

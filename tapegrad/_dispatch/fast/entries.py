@@ -330,10 +330,11 @@ GENERAL_CALLS = 4
 # The names that generated code uses.
 SPACE: dict = dict(
     __name__=__name__, GENERAL_CALLS=GENERAL_CALLS, both_saved=both_saved,
-    Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HIDDEN=HIDDEN_NUMBERS[F8], HANDLES=HANDLES, CLASSES=CLASSES,
-    View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
-    settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8, NUMBERS=NUMBERS - {bool},
-    CONSTANT=CONSTANT, NOTHING=NOTHING,
+    Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HIDDEN=HIDDEN_NUMBERS[F8], HANDLES=HANDLES,
+    CLASSES=CLASSES, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new,
+    frozen=frozen,
+    settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8,
+    NUMBERS=NUMBERS - {bool}, CONSTANT=CONSTANT, NOTHING=NOTHING,
     NONE=NONE, late=late,
     SETTINGS=SETTINGS, JOINT=JOINT, constant=constant_text, coerced=coerced,
     keep=keep, IMMUTABLE=IMMUTABLE,

@@ -313,8 +313,8 @@ def solve_in_kernel(args: tuple, kwargs: dict):
 
 def steps_are_unknown() -> BatchError:
     return BatchError(
-        f"{callers_line()}: {NAME} takes another number of steps in each sample and call, so only the first and "
-        "the last of its times and states can be read; ask for others by t_eval="
+        f"{callers_line()}: {NAME} takes another number of steps in each sample and call, so only the first "
+        "and the last of its times and states can be read; ask for others by t_eval="
     )
 
 

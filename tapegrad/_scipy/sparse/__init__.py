@@ -25,8 +25,8 @@ from ..namespaces import (
 from . import assembled as assembled
 from . import editable as editable
 from . import eigenpairs as eigenpairs
-from .linear_systems import FOLLOWED, library_solver, operator_matrix, solve_sparse
-from .matrices import FACES, LINALG, SPARSE, SparseMatrix, closure, from_dense, sparse, sparse_matrix_power
+from .linear_systems import FOLLOWED, closure, from_dense, library_solver, operator_matrix, solve_sparse
+from .matrices import FACES, LINALG, SPARSE, SparseMatrix, sparse, sparse_matrix_power
 
 # --- functions of a matrix ---
 

@@ -27,7 +27,7 @@ from ..namespaces import (
     refusal_text,
     with_derivative_of,
 )
-from .matrices import FACES, LINALG, SparseMatrix, closure, from_dense, is_sparse, sparse
+from .matrices import FACES, LINALG, SparseMatrix, is_sparse, of_places, sparse
 from .places import is_device_matrix
 from .products import by_columns, sparse_solution
 
@@ -75,6 +75,21 @@ def library_solver(f, name: str, *args, **settings):
     if missing:
         raise ArgumentError(f"{callers_line()}: {name}: CuPy's has no {missing[0]}=")
     return theirs(*args, **{n: v for n, v in settings.items() if n in known})
+
+
+def from_dense(dense, pattern, kind: type):
+    """The elements of a dense array in the places of SciPy's matrix `pattern`, those that are 0 too."""
+    rows, cols = pattern.tocoo().coords
+    count = plain_np.arange(1.0, 1 + len(rows))
+    return of_places(dense[rows, cols], kind((count, (rows, cols)), shape=pattern.shape))
+
+
+def closure(A: SparseMatrix):
+    """Where functions of the square matrix A may have elements: its pattern, and that of its powers."""
+    found = (A._places + sps.eye_array(A.shape[0])).astype(bool).tocsr()
+    while (more := (found @ found).astype(bool)).nnz > found.nnz:
+        found = more
+    return found
 
 
 def solve_sparse(A, b, name: str, back: bool = False):

@@ -102,6 +102,9 @@ class TrackedMatrix(Carrier):
         self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
 
 
+EXPLICIT_ZEROS = 100_000  # elements up to which a dense array keeps its zeros as a sparse matrix
+
+
 class SparseMatrix(ElementComparisons, TrackedMatrix):
     _zeros: Any = None  # the values when eliminate_zeros() was called
     _single: Any = None  # is there one element at a place? None: not known
@@ -126,11 +129,8 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         """What the constructor of this format makes of tracked values."""
         if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
             dense = as_float_array(arg)
-            dense = (
-                np.reshape(dense, (1, -1))
-                if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix)
-                else dense
-            )
+            if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix):
+                dense = np.reshape(dense, (1, -1))
             at = plain_np.arange(dense.size)
             if dense.size > EXPLICIT_ZEROS:
                 at = host_matrix(bare(primal_of(dense) != 0).reshape(-1).nonzero()[0])  # as in all samples
@@ -598,25 +598,6 @@ def values_and_places(value, count: int, kind, call: str) -> tuple:
     if not tracked:
         places = plain_np.where(bare(value) != 0, places, 0.0)
     return np.reshape(value, -1), places if places.ndim else float(places)
-
-
-# Elements up to which a dense array keeps its zeros, whose derivatives are not 0, as a sparse matrix.
-EXPLICIT_ZEROS = 100_000
-
-
-def from_dense(dense, pattern, kind: type):
-    """The elements of a dense array in the places of SciPy's matrix `pattern`, those that are 0 too."""
-    rows, cols = pattern.tocoo().coords
-    count = plain_np.arange(1.0, 1 + len(rows))
-    return of_places(dense[rows, cols], kind((count, (rows, cols)), shape=pattern.shape))
-
-
-def closure(A: SparseMatrix):
-    """Where functions of the square matrix A may have elements: its pattern, and that of its powers."""
-    found = (A._places + sps.eye_array(A.shape[0])).astype(bool).tocsr()
-    while (more := (found @ found).astype(bool)).nnz > found.nnz:
-        found = more
-    return found
 
 
 def of_places(values, places, zeros=None):

@@ -1,8 +1,8 @@
 """Python branches in kernel functions: `if x > 0` of a value that is known only when the kernel runs.
 
-The function is traced once for each path through its branches. The results are joined by `np.where`, which has
-exact derivatives whatever the path that is not taken gives. `Tracer.run` calls it for each function of a kernel,
-and code of ours in a kernel for functions of the user.
+The function is traced once for each path through its branches. The results are joined by `np.where`, which
+has exact derivatives whatever the path that is not taken gives. `Tracer.run` calls `branching` for each
+function of a kernel, and solvers call it for functions of the user.
 
 Invariant: a path that is traced sees nothing of the paths before it. So a function with such branches may not
 change what it captures."""
@@ -132,4 +132,5 @@ def chosen(condition: Sym, a: Any, b: Any) -> Any:
         raise KernelError("the paths of a branch return different things") from error
     if x.shape != y.shape:
         raise KernelError(f"the paths of a branch return shapes {x.shape} and {y.shape}")
-    return np.where(condition, x, y)  # type: ignore[call-overload]
+    where: Callable = np.where
+    return where(condition, x, y)

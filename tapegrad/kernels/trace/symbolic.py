@@ -201,11 +201,11 @@ class Sym(Symbolic):
         return np.array(values, dtype=None if values else float).reshape(self.shape)
 
     def _unknown(self, what: str) -> UnknownNumber:
-        return UnknownNumber(
-            f"{what} on a value that is known only when the kernel runs. The function is traced once "
-            "for all samples: write np.where(condition, a, b) for a choice, tapegrad.kernels.loop "
-            "or while_loop for a loop, np.log for math.log"
+        how = "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a loop"
+        only = (
+            "on a value that is known only when the kernel runs. The function is traced once for all samples"
         )
+        return UnknownNumber(f"{what} {only}: write {how}, np.log for math.log")
 
     def _number(self, what: str) -> Any:
         c = self.constant()
@@ -214,10 +214,10 @@ class Sym(Symbolic):
         return c.item()
 
     def __bool__(self):
-        what = "`if`, `while`, `and`, `or` or bool()"
-        if self.g.branches is None or self.size != 1 or self.constant() is not None:
+        what, branches = "`if`, `while`, `and`, `or` or bool()", self.g.branches
+        if branches is None or self.size != 1 or self.constant() is not None:
             return bool(self._number(what))
-        return self.g.branches.decide(truth(self).node_list[0], self._unknown(what))
+        return branches.decide(truth(self).node_list[0], self._unknown(what))
 
     def __float__(self):
         return float(self._number("float(), or writing into an array made outside of the kernel function,"))

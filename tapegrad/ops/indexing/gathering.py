@@ -337,8 +337,9 @@ def insert(arr, obj, values, axis=None):
 
 @primitive(batch=lambda run, stacks, params: stacks[0].copy(), total=True)
 def without(y, dropped):
-    """y, which would have more elements if those that were dropped for being 0 were not exactly 0: there is no
-    derivative with respect to them."""
+    """y, which would have more elements if those dropped for being 0 were not exactly 0.
+
+    There is no derivative with respect to them."""
     return y.copy()
 
 

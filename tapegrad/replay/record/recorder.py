@@ -322,7 +322,8 @@ class Record(Trace):
         for real, *_ in self.generators.values():
             self.settled(real)
         super().close()
-        self.__class__ = EndedRecord  # type: ignore[assignment]
+        ended: Any = EndedRecord
+        self.__class__ = ended
 
     def beneath(self, x):
         v = self.known[x._slot]
