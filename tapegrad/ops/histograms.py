@@ -7,7 +7,7 @@ import numpy as np
 
 from .._core.arrays import xp_of
 from .._core.primitive import values_of
-from .declare import ndim, shape, takes_lists
+from .declare import ndim, shape
 from .reductions import sum
 from .shaping import array_operand, reshape
 from .sorting import bincount
@@ -24,7 +24,6 @@ def sample_columns(sample) -> list:
 
 
 @implements_special(np.histogramdd)
-@takes_lists
 def histogramdd(sample, bins=10, range=None, density=None, weights=None):
     xs = sample_columns(sample)
     bins = [bins] * len(xs) if isinstance(bins, (int, np.integer)) else list(bins)

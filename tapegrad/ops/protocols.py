@@ -81,6 +81,12 @@ def signature_of(f) -> inspect.Signature:
         return inspect.signature(function_for(f))
 
 
+def takes_matrices(f: Any) -> bool:
+    """Is f of linear algebra, a Fourier transform or a special function, in which each list is an array?"""
+    home = getattr(f, "__module__", None) or type(f).__module__
+    return home.startswith(MATRIX_PACKAGES) and not isinstance(f, np.ufunc)
+
+
 def array_like(x: Any) -> Any:
     """An array argument: a nested list, or a tuple of numbers with tracked ones, becomes an array.  Rows of
     different lengths are left to the function, and so is a list of plain arrays."""
@@ -121,7 +127,7 @@ class Adapter:
         self.leading = [
             q.name for q in [*params.values()][: self.places] if q.default is q.empty and q.kind in PLACED
         ]
-        tells_lists = hasattr(ours, "takes_lists") or hasattr(ours, "followed")
+        tells_lists = hasattr(ours, "takes_lists") or hasattr(ours, "followed") or not takes_matrices(f)
         several = any([q.kind is q.VAR_POSITIONAL for q in params.values()])
         of_one = [q not in SEQUENCES for q in self.leading]
         self.arrays = (
@@ -189,6 +195,7 @@ class Adapter:
 
 
 LISTS = {list, tuple}
+MATRIX_PACKAGES = ("numpy.linalg", "numpy.fft", "scipy.linalg", "scipy.fft", "scipy.special")
 SEQUENCES = frozenset(
     ("arrays", "tup", "condlist", "choicelist", "choices")
 )  # parameters that take several arrays

@@ -228,7 +228,6 @@ LOUD = {
     "matrix times a number": (lambda x: (np.matrix(np.eye(3)) * x[0]).sum(), "numpy.matrix"),
     "made a matrix": (lambda x: (np.matrix(x) + np.eye(3)[0] * x).sum(), "matrix"),
     "a subclass with operators": (lambda x: (x * C.view(Doubling)).sum(), "Doubling", "numpy.asarray"),
-    "index": (lambda x: (x + pd.Index(C)).sum(), "pandas", ".to_numpy()"),
     "a frame of tracked": (lambda x: pd.DataFrame({"a": x})["a"].sum(), "pandas", ".to_numpy()"),
     "text among numbers": (lambda x: np.array([x[0], "a"])[0], "'a'"),
     "None among numbers": (lambda x: np.array([x[0], None])[0] * 2, "dtype=object"),

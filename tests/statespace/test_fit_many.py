@@ -182,7 +182,7 @@ def test_what_cannot_be_traced_goes_one_by_one():
     Y = walks(2, 40)
 
     def build(p):
-        return level({**p, "noise": p["noise"] ** 2}) if p["noise"] > 0.1 else level(p)
+        return level({**p, "noise": p["noise"] ** 2}) if float(p["noise"]) > 0.1 else level(p)
 
     r = ss.fit_many(build, Y, LEVEL, ss.positive())
     assert r.report().startswith("series by series, for ") and "np.where" in r.report()

@@ -120,7 +120,7 @@ def test_refusals():
 
         return scipy.optimize.root(right, [0.0, 0.0]).x.sum()
 
-    ragged = lambda x: scipy.integrate.solve_ivp(lambda t, y: -y * x[0] ** 2, (0.0, 1.0), [x[1]]).y[0, -1]
+    ragged = lambda x: scipy.integrate.solve_ivp(lambda t, y: -y * x[0] ** 2, (0.0, 1.0), [x[1]]).y[0, 1]
     counted = lambda x: (
         scipy.optimize.fsolve(lambda z: np.exp(z) - 9.0 + 9.0 * x[0], 1.0, full_output=True)[1]["nfev"] * x[1]
     )

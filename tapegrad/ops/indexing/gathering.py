@@ -26,7 +26,6 @@ from ..declare import (
     primitive,
     rules,
     shape,
-    takes_lists,
     xp,
 )
 from ..declare import dtype as dtype_of
@@ -140,7 +139,6 @@ def hstack(tup, dtype=None):
 
 
 @implements(np.block)
-@takes_lists
 def block(arrays):
     def depth(a):
         return 1 + max(depth(b) for b in a) if isinstance(a, list) else 0

@@ -12,7 +12,7 @@ import scipy.linalg
 
 from ..._core.errors import ArgumentError, SingularError
 from ..._core.primitive import primal_of, values_of
-from ..declare import dtype, primitive, shape
+from ..declare import dtype, primitive, shape, takes_lists
 from ..elementwise import arctan, cos, sin, sqrt
 from ..indexing.gathering import diag
 from ..piecewise import arctan2
@@ -260,6 +260,7 @@ def halves(x, p, q) -> tuple:
 
 
 @implements_special(scipy.linalg.cossin)
+@takes_lists
 def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, compute_vh=True):
     """For unitary x: x11 = u1 c v1, x21 = u2 s v1, x12 = -u1 s v2, x22 = u2 c v2."""
     if swap_sign:
