@@ -44,6 +44,7 @@ from .places import (
     ARRAYS,
     CHANGES,
     ELEMENTWISE,
+    EXPLICIT_ZEROS,
     KEEPS_DUPLICATES,
     MOVES,
     OF_VALUES,
@@ -102,9 +103,6 @@ class TrackedMatrix(Carrier):
         self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
 
 
-EXPLICIT_ZEROS = 100_000  # elements up to which a dense array keeps its zeros as a sparse matrix
-
-
 class SparseMatrix(ElementComparisons, TrackedMatrix):
     _zeros: Any = None  # the values when eliminate_zeros() was called
     _single: Any = None  # is there one element at a place? None: not known
@@ -134,9 +132,9 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
             at = plain_np.arange(dense.size)
             if dense.size > EXPLICIT_ZEROS:
                 at = host_matrix(bare(primal_of(dense) != 0).reshape(-1).nonzero()[0])  # as in all samples
-            places = plain_np.zeros(shape(dense), float)
-            places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
-            return of_places(np.take(np.reshape(dense, -1), at), cls._theirs(places))
+            places = plain_np.zeros(dense.size)
+            places[at] = plain_np.arange(1, len(at) + 1)
+            return of_places(np.take(np.reshape(dense, -1), at), cls._theirs(places.reshape(shape(dense))))
         data, where = as_float_array(arg[0], first_tracked(arg)), host_matrix(bare(arg[1:]))
         count = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(data)))).reshape(shape(data))
         values = np.reshape(np.copy(data) if copy else data, -1)

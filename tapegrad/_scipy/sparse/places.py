@@ -13,6 +13,7 @@ from ...ops.declare import shape
 from ..linear_maps import Sums
 from ..namespaces import Carrier, holds_tracked
 
+EXPLICIT_ZEROS = 100_000  # elements up to which a dense array keeps its zeros as a sparse matrix
 MOVES = frozenset((
     "transpose", "tocsr", "tocsc", "todia", "copy", "reshape", "getrow", "getcol", "swapaxes",
     "tobsr", "tolil", "todok",

@@ -201,10 +201,8 @@ class Sym(Symbolic):
         return np.array(values, dtype=None if values else float).reshape(self.shape)
 
     def _unknown(self, what: str) -> UnknownNumber:
+        only = "on a value that is known only when the kernel runs. The function is traced for all samples"
         how = "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a loop"
-        only = (
-            "on a value that is known only when the kernel runs. The function is traced once for all samples"
-        )
         return UnknownNumber(f"{what} {only}: write {how}, np.log for math.log")
 
     def _number(self, what: str) -> Any:
