@@ -1,6 +1,6 @@
 """numpy.polynomial and numpy.poly1d: NumPy's own code, followed.
 
-A tracked series is not without_zeros: the derivative by a leading coefficient that is 0 is not 0."""
+A tracked series is not trimmed: the derivative by a leading coefficient that is 0 is not 0."""
 
 import functools
 import types
