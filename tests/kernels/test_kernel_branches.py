@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.integrate
+from random_branches import branching_function
 
 import tapegrad as tg
 from tapegrad import kernels
@@ -72,6 +73,27 @@ def test_the_branch_of_a_likelihood():
     np.testing.assert_allclose(k(theta, data), [plain(t) for t in theta.T], rtol=1e-14)
     found = tg.hessian(lambda t: k(t[:, None], data)[0])(theta[:, 1])
     np.testing.assert_allclose(found, tg.hessian(plain)(theta[:, 1]), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(8), *[pytest.param(k, marks=pytest.mark.long) for k in range(8, 200)]]
+)
+def test_random_branches(seed):
+    """As the function for each sample, or refused for its many paths."""
+    f = branching_function(seed)
+    x, y = 1.5 * np.random.default_rng(0).normal(size=24), np.random.default_rng(1).normal(size=24)
+    k = kernels.map(f)
+    try:
+        found = k(x, y)
+    except KernelError as error:
+        assert "32 paths" in str(error) and seed > 7
+        return
+    np.testing.assert_allclose(found, [f(a, b) for a, b in zip(x, y, strict=True)], rtol=1e-11, atol=1e-12)
+    for n in (0, 1):
+        one = tg.grad(lambda x, y: 1.0 * f(x, y), argnums=n)
+        slopes = [one(a, b) for a, b in zip(x, y, strict=True)]
+        found = tg.grad(lambda x, y: np.sum(k(x, y)), argnums=n)(x, y)
+        np.testing.assert_allclose(found, slopes, rtol=1e-9, atol=1e-10)
 
 
 SEEN, LAST = [], {"x": 0.0}
