@@ -420,7 +420,7 @@ class Record(Trace):
             if type(out) is float64:
                 look = OF_FLOAT
             else:
-                of_looks = tuple([looks[i][3] for i in given])
+                of_looks = looks[given[0]][3] if len(given) == 1 else (looks[i][3], looks[j][3])
                 look = to_look.get(of_looks)
                 if look is None or type(out) is not look[4] or out.dtype is not look[5]:
                     look = to_look[of_looks] = look_at(out)
