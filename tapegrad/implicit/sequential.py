@@ -131,8 +131,8 @@ class Call:
                 k, number = next(numbers)
                 v = handle(number)
                 if k in self.ragged:
-                    ends = v if have_ends(*self.ragged[k]) else None
-                    v = RaggedArray(ends, functools.partial(self.ragged_error, k))
+                    error = functools.partial(self.ragged_error, k)
+                    v = RaggedArray(v, error) if have_ends(*self.ragged[k]) else RefusedValue(error)
             parts.append(FunctionOfSamples(self, path) if v is FUNCTION else v)
         return with_leaves(self.tree, iter(parts))
 
@@ -390,7 +390,7 @@ class RaggedArray(RefusedValue):
         key, n = key if type(key) is tuple else (key,), layout_of(self._ends).ndim
         reaches = self._turned or len([k for k in key if k is not Ellipsis]) == n or Ellipsis in key[:-1]
         at, rest = (key[0], key[1:]) if self._turned else (key[-1], key[:-1])
-        if self._ends is None or not reaches or type(at) is not int or at not in (0, -1):
+        if not reaches or type(at) is not int or at not in (0, -1):
             return self._refuse()
         found = self._ends[..., at]
         return found[rest] if rest else found
