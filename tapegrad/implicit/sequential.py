@@ -379,8 +379,7 @@ def have_ends(a: tuple, b: tuple) -> bool:
 class RaggedArray(RefusedValue):
     """An array whose last axis has another length in each sample.
 
-    Its first and its last element along that axis may be read, if `ends` has them. `make`: see
-    `RefusedValue`."""
+    Its first and its last element along that axis may be read: those of `ends`. `make`: see `RefusedValue`."""
 
     def __init__(self, ends: Any, make: Callable, turned: bool = False):
         super().__init__(make)

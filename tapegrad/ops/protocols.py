@@ -129,10 +129,7 @@ class Adapter:
         ]
         tells_lists = hasattr(ours, "takes_lists") or hasattr(ours, "followed") or not takes_matrices(f)
         several = any([q.kind is q.VAR_POSITIONAL for q in params.values()])
-        of_one = [q not in SEQUENCES for q in self.leading]
-        self.arrays = (
-            0 if tells_lists else 99 if several else (*of_one, False).index(False)
-        )  # they come first
+        self.arrays = 0 if tells_lists else 99 if several else len(self.leading)  # they come first
         self.has_out = "out" in params
         by_place = [q.name for q in params.values() if q.kind in PLACED]
         self.out = by_place.index("out") if "out" in by_place else 99
@@ -196,9 +193,6 @@ class Adapter:
 
 LISTS = {list, tuple}
 MATRIX_PACKAGES = ("numpy.linalg", "numpy.fft", "scipy.linalg", "scipy.fft", "scipy.special")
-SEQUENCES = frozenset(
-    ("arrays", "tup", "condlist", "choicelist", "choices")
-)  # parameters that take several arrays
 PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 NO_VALUE = np._NoValue
 HARMLESS = set(

@@ -151,7 +151,7 @@ def in_a_loop(x):
     (
         (appends, "changes what it captures"), (keeps, "changes what it captures"),
         (Counter().step, "changes what it captures"), (raises, "ValueError: too small"),
-        (newton, "np.where"), (many, "32 paths"), (in_a_loop, "a loop of the kernel"),
+        (newton, "np.where"), (many, "has more than 32 paths"), (in_a_loop, "contains a loop of the kernel"),
         (lambda x: np.stack([x, x]) if x > 0 else x, "shapes"),
     ),
 )  # fmt: skip

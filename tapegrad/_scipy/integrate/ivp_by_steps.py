@@ -223,9 +223,9 @@ class ObservedCalls:
         if not self.kept:
             return
         times, states, slopes = zip(*self.kept[::-1], strict=True)
-        n, T = len(states[0]), plain_np.array(times)
-        if states[0].ndim == 2:  # of a vectorized function: the states are columns
-            T = plain_np.repeat(T, [y.shape[1] for y in states])
+        n = len(states[0])
+        T = plain_np.repeat(times, [y.size // n for y in states])
+        # the states of a vectorized function are columns
         rows = lambda vs: [v.reshape(n, -1).T for v in vs] if vs[0].ndim == 2 else vs
         Y, K = [plain_np.concatenate(rows(vs)).reshape(-1, n) for vs in (states, slopes)]
         Y, K = (real_parts(Y), real_parts(K)) if Y.dtype.kind == "c" else (Y, K)

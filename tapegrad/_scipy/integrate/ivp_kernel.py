@@ -150,10 +150,10 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
 
 def parameters(functions, given) -> dict:
     """Return the arguments of a call by their names, with its functions in place."""
-    args, kwargs = tree_map(
+    _, found = tree_map(
         lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, list(given)
     )
-    return dict(zip(PARAMETERS, args, strict=False)) | kwargs
+    return found
 
 
 def plain_floats(*xs) -> bool:
@@ -303,7 +303,7 @@ def solve_in_kernel(args: tuple, kwargs: dict):
         return None
     known = heard()
     try:
-        return result_by_kernel(args, kwargs, recorded)
+        return result_by_kernel(given, recorded)
     except Exception:  # what a kernel cannot run, SciPy can, or raises again
         take_back(known)
         if not many:
@@ -318,13 +318,12 @@ def steps_are_unknown() -> BatchError:
     )
 
 
-def result_by_kernel(args: tuple, kwargs: dict, recorded: bool):
-    given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
+def result_by_kernel(given: dict, recorded: bool):
     steps, hidden = steps_of(given), bool(OPEN.hiding)
     if steps is None or not (hidden or type(steps) is ExplicitSteps):
         return None
     if hidden and given.get("t_eval") is None:  # how many steps there are is not known
-        ends = result_by_kernel((), given | {"t_eval": [steps.start, steps.bound]}, recorded)
+        ends = result_by_kernel(given | {"t_eval": [steps.start, steps.bound]}, recorded)
         for name in ("t", "y") if ends is not None else ():
             ends[name] = RaggedArray(ends[name], steps_are_unknown)
         return ends
@@ -332,7 +331,7 @@ def result_by_kernel(args: tuple, kwargs: dict, recorded: bool):
     (n,) = shape(y0)
     if not 0 < n <= steps.most_states:
         return None
-    call = Call(NAME, itg.solve_ivp, args, kwargs, True)
+    call = Call(NAME, itg.solve_ivp, (), given, True)
     handles = [live(x) for x, _ in call.first.handles]
     levels = [*{id(trace): type(trace) for x in handles for trace in traces_of(x)}.values()]
     if not (levels or hidden and handles) or any([dtype(x) != FLOAT64 for x in (y0, *handles)]):
@@ -348,7 +347,7 @@ def result_by_kernel(args: tuple, kwargs: dict, recorded: bool):
             kernel = shared_kernel(call, now, code_key(given["fun"]), n, levels)
         if kernel is None:
             return None
-        found = found or by_scipy_first(args, kwargs, given, kernel)
+        found = found or by_scipy_first(given, kernel)
         times = as_float_array(given["t_eval"] if given.get("t_eval") is not None else found.t[1:])
         if dtype(times) != FLOAT64 or not are_in_order(value(times), steps):
             return None
@@ -378,7 +377,7 @@ def with_derivatives(found, given: dict, y0, times, y):
     return found
 
 
-def by_scipy_first(args: tuple, kwargs: dict, given: dict, kernel: Candidate):
+def by_scipy_first(given: dict, kernel: Candidate):
     """Return SciPy's result on plain values, where the kernel computes the derivatives only; else None."""
     method, steps = given.get("method", "RK45"), given.get("t_eval") is None
     # is SciPy's last call the one at the end of the last step? (LSODA's lies near it)
@@ -388,21 +387,18 @@ def by_scipy_first(args: tuple, kwargs: dict, given: dict, kernel: Candidate):
     if not (method == "LSODA" or steps):
         return None
     if not OPEN.hiding:
-        return solved_by_scipy(*args, **kwargs)
+        return solved_by_scipy(**given)
     replayed = not all([t.visibility == SAMPLED for t in OPEN.hiding])
-    call = Call(NAME, solved_by_scipy, args, kwargs, replayed)
+    call = Call(NAME, solved_by_scipy, (), given, replayed)
     call.constant = True
     return call.result()
 
 
-def solved_by_scipy(*args: Any, **kwargs: Any) -> Any:
+def solved_by_scipy(fun, args=None, **options):
     """Return SciPy's result on plain values. Where values are hidden, the count of evaluations is a float."""
-    given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
-    fun, args = given["fun"], given.get("args") or ()
-    options = bare({k: v for k, v in given.items() if k not in ("fun", "args")})
-    f = ComposedFunction(with_arguments, fun, *args)
+    f = ComposedFunction(with_arguments, fun, *(args or ()))
     with on_plain_values(f) as (_, (plain,)), changed(depth=0):
-        found = itg.solve_ivp(PlainFunction(plain.run), **options)
+        found = itg.solve_ivp(PlainFunction(plain.run), **bare(options))
     if OPEN.hiding or OPEN.of_one:
         if found.status != 0:
             raise KernelError(f"{NAME}: {found.message}")

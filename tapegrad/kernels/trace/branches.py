@@ -73,17 +73,22 @@ def branching(call: Callable) -> Any:
                 if not own.asked:
                     raise
                 raise KernelError(
-                    f"a path of a Python `if` on a value that is known only when the kernel runs raises "
+                    "a path of a Python `if` on a value that is known only when the kernel runs raises "
                     f"{type(error).__name__}: {error}; return np.nan or -np.inf there"
                 ) from error
             if not own.answers:
                 return result
             found.append(([*own.answers], result))
-            if g.loops != loops or not leaves_nothing(g, OPEN.tracer.rebuild) or len(found) > MOST_PATHS:
+            hindrance = (
+                "contains a loop of the kernel" if g.loops != loops
+                else f"has more than {MOST_PATHS} paths" if len(found) > MOST_PATHS
+                else "" if leaves_nothing(g, OPEN.tracer.rebuild)
+                else "changes what it captures"
+            )  # fmt: skip
+            if hindrance:
                 raise KernelError(
                     "a Python `if` on a value that is known only when the kernel runs stands in a function "
-                    f"that contains a loop of the kernel, changes what it captures, or has more than "
-                    f"{MOST_PATHS} paths: write np.where(condition, a, b)"
+                    f"that {hindrance}: write np.where(condition, a, b)"
                 )
             if not own.next_path():
                 return joined(g, found, 0)
