@@ -60,7 +60,7 @@ def test_the_steps_are_those_of_scipy(method, options, way):
     start, span = np.array([2.0, 0.3]), (0.0, way * 7.0)
     expected = scipy.integrate.solve_ivp(f, span, start, method, **options)
     calls[0] = 0
-    steps = ExplicitSteps(method, span, options)
+    steps = ExplicitSteps(method, options).within(*span)
     c = steps.reached(f, steps.begun(f, start), span[1])
     assert calls[0] == expected.nfev
     np.testing.assert_allclose(c.y, expected.y[:, -1], rtol=1e-11, atol=1e-12)

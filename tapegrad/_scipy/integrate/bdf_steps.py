@@ -202,6 +202,9 @@ class BdfSteps(ImplicitSteps):
             status=np.where(good | renews | (size >= self.least(c.t)), GOING, SMALL_STEP),
         )
 
+    def state(self, c: BdfWalk):
+        return c.D[0]
+
     def between(self, f: Callable, c: BdfWalk, t):
         """Return the state at the time t of the last step."""
         powers = interpolation((t - c.t) / (self.way * c.spacing))

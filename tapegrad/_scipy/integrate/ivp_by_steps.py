@@ -24,6 +24,7 @@ from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
 from ..._transforms.gradient import grad
 from ..._transforms.rebind import once_more
+from ..._transforms.tape import value
 from ...implicit.sequential import run_sequentially, traces_of
 from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
@@ -184,12 +185,12 @@ class Span:
         return np.clip(at - 1, 0, len(ts) - 2)
 
 
-def carried(right: RightSide, start, y, end: float):
+def carried(f: Callable, start, y, end):
     """The solution at `end` that has the state y at `start`, which is `end` but for derivatives.  A step of
     order four."""
     h, k, total = end - start, 0.0, y
     for share, weight in ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0)):
-        k = right(np.reshape(start + share * h, 1), np.reshape(y + share * h * k, (1, -1)))[0]
+        k = f(start + share * h, y + share * h * k)
         total = total + weight / 6.0 * h * k
     return total
 
@@ -297,7 +298,9 @@ class SolvedSteps:
     def differentiate(self, right: RightSide, equations, asked) -> None:
         """`asked`: the steps of which more than the ends are asked for."""
         steps, T, span = self.steps, self.steps.T.reshape(-1), self.span
-        start = carried(right, span.start, self.y0, span.plain[0]) if holds_tracked(span.start) else self.y0
+        start = (
+            carried(right.at, span.start, self.y0, span.plain[0]) if holds_tracked(span.start) else self.y0
+        )
         start = start - primal_of(start)
         if equations is None:
             self.asked = asked
@@ -329,7 +332,7 @@ class SolvedSteps:
     def carry_on(self, right: RightSide) -> None:
         """The state at the end of the interval."""
         end, at = self.span.end, self.span.plain[-1]
-        self.last = carried(right, at, self.states[-1], end) if holds_tracked(end) else self.states[-1]
+        self.last = carried(right.at, at, self.states[-1], end) if holds_tracked(end) else self.states[-1]
 
     def sol(self) -> "Solution":
         own = (self.states[:-1], self.K) if self.D is None else (self.states[1:], self.D)
@@ -412,16 +415,15 @@ def as_event(plainly, g):
     return plainly
 
 
-def crossing(g, sol, t: float):
-    """The time t, found by SciPy, as a function of what the solution and g hold."""
+def crossing(g, sol, t):
+    """The time t of an event, which is a value, as a function of what the solution and g hold."""
     along = lambda t: np.reshape(as_float_array(g(t, sol(t))), ())
-    slope = float(bare(grad(Const(lambda t: along(t)))(t)))
+    slope = value(grad(Const(lambda t: along(t)))(t))
     if slope == 0:
         raise refusal_text(
             f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed"
         )
-    exact: Any = plain_np.float64(t)
-    rounds, levels = 0, 1
+    exact, rounds, levels = t, 0, 1
     while rounds < levels:  # each round of Newton's method has the derivatives of one order more
         rest = along(exact)
         exact, levels, rounds = exact - rest / slope, max(levels, open_levels(rest)), rounds + 1
@@ -430,7 +432,7 @@ def crossing(g, sol, t: float):
 
 def at_events(found, events: list, sol) -> None:
     """t_events and y_events."""
-    times = [[crossing(g, sol, float(t)) for t in ts] for g, ts in zip(events, found.t_events, strict=True)]
+    times = [[crossing(g, sol, t) for t in ts] for g, ts in zip(events, found.t_events, strict=True)]
     pairs = zip(times, found.y_events, strict=True)
     found.y_events = [
         np.stack([with_derivative_of(y, sol(t)) for t, y in zip(ts, ys, strict=True)]) if ts else ys

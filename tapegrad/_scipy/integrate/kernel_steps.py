@@ -1,8 +1,9 @@
 """Steps of `scipy.integrate.solve_ivp`, to be traced: what all methods share, and the explicit ones."""
 
+import copy
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as plain_np
 import scipy.integrate as itg
@@ -69,17 +70,25 @@ class AdaptiveSteps:
     rounds, limit = 0, STEPS_BETWEEN[0]  # orders of derivatives; steps between two times
     error_order: int  # of the estimate of the error
     most_states: int  # of a kernel
+    start: Any
+    bound: Any
+    way: Any  # the sign of the difference
 
-    def __init__(self, span: tuple, options: dict):
-        self.start, self.bound = span
-        self.way = math.copysign(1.0, self.bound - self.start)
+    def __init__(self, options: dict):
         self.rtol, self.atol = options.get("rtol", 1e-3), options.get("atol", 1e-6)
         self.longest, self.first = options.get("max_step", math.inf), options.get("first_step")
+
+    def within(self, start, bound) -> Self:
+        """Return the steps from a start to a bound."""
+        found = copy.copy(self)
+        found.start, found.bound = start, bound
+        found.way = np.where(bound < start, -1.0, 1.0)
+        return found
 
     def first_size(self, f: Callable, y, slope):
         if self.first is not None:
             return self.first
-        length = abs(self.bound - self.start)
+        length = np.abs(self.bound - self.start)
         scale = self.atol + np.abs(y) * self.rtol
         d0, d1 = root_mean_square(y / scale), root_mean_square(slope / scale)
         slow = (d0 < 1e-5) | (d1 < 1e-5)
@@ -93,7 +102,7 @@ class AdaptiveSteps:
             np.maximum(1e-6, h0 * 1e-3),
             (0.01 / np.where(still, 1.0, np.maximum(d1, d2))) ** power,
         )
-        return np.minimum(np.minimum(100 * h0, h1), min(length, self.longest))
+        return np.minimum(np.minimum(100 * h0, h1), np.minimum(length, self.longest))
 
     def least(self, t):
         return 10.0 * np.maximum(EPSILON * np.abs(t), 1e-300)
@@ -115,6 +124,10 @@ class AdaptiveSteps:
 
     def between(self, f: Callable, c, t):
         raise NotImplementedError
+
+    def state(self, c):
+        """Return the state at the end of the last step."""
+        return c.y
 
     def counts(self, c) -> list:
         """Return what tells how often SciPy evaluates the right-hand side, where that is known."""
@@ -139,8 +152,8 @@ class ImplicitSteps(AdaptiveSteps):
 
     iterations: int  # of a step, at most
 
-    def __init__(self, span: tuple, options: dict):
-        super().__init__(span, options)
+    def __init__(self, options: dict):
+        super().__init__(options)
         self.tolerance = max(10 * EPSILON / self.rtol, min(0.03, self.rtol**0.5))
 
     def jacobian(self, f: Callable, t, y):
@@ -166,8 +179,8 @@ class ExplicitSteps(AdaptiveSteps):
 
     most_states = 128
 
-    def __init__(self, method: str, span: tuple, options: dict):
-        super().__init__(span, options)
+    def __init__(self, method: str, options: dict):
+        super().__init__(options)
         self.method = METHODS[method]
         self.tableau: Tableau = EXPLICIT[self.method]
         self.stages, self.error_order = self.method.n_stages, self.method.error_estimator_order

@@ -90,6 +90,10 @@ class RightSide:
             slope = np.broadcast_to(slope, shape(y))
         return real_parts(slope) if self.mixed else slope
 
+    def at(self, t, y):
+        """Return the slope of one state."""
+        return self(np.reshape(t, 1), np.reshape(y, (1, -1)))[0]
+
     def __call__(self, T, Y):
         """(points,), (points, n) -> (points, n)"""
         parts = []

@@ -1,0 +1,213 @@
+"""Results of `scipy.integrate.solve_ivp` from its kernels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as plain_np
+import scipy.integrate as itg
+
+from ... import numpy as np
+from ..._core.errors import BatchError, KernelError, callers_line
+from ..._core.primitive import SAMPLED
+from ..._core.scope import OPEN, changed
+from ..._transforms.tape import value
+from ...implicit.sequential import Call, RaggedArray
+from ...ops.declare import ndim, shape
+from ..namespaces import Carrier, as_float_array, bare, holds_tracked
+from ..optimize.callback_search import ComposedFunction
+from ..plain_values import on_plain_values
+from .ivp_by_steps import PlainFunction, as_event, with_arguments
+from .kernel_events import MOST_CROSSINGS, Events, exact_events, functions_of_events
+from .kernel_steps import MANY_STEPS, AdaptiveSteps
+from .right_side import NAME
+
+SOLVED = itg.solve_ivp(lambda t, y: y, (0.0, 1.0), [0.0], t_eval=[0.0])  # a result, without counts
+RESULT = type(SOLVED)
+for _name in ("nfev", "njev", "nlu"):
+    del SOLVED[_name]
+TERMINATION = "A termination event occurred."  # SciPy's message
+
+
+class TooManySteps(Exception):
+    """A kernel would take more steps between two times than it may."""
+
+
+def steps_are_unknown() -> BatchError:
+    return BatchError(
+        f"{callers_line()}: {NAME} takes another number of steps in each sample and call, so only the first "
+        "and the last of its times and states can be read; ask for others by t_eval="
+    )
+
+
+@dataclass(eq=False, repr=False)
+class KernelSolution(Carrier):
+    """The dense output: a call runs the kernel with these times."""
+
+    kernel: Any
+    theta: Any
+    states: int
+    start: Any
+    end: Any
+
+    def _tracked(self) -> bool:
+        return holds_tracked(self.theta)
+
+    def _plain(self):
+        return self
+
+    def __call__(self, t):
+        t = as_float_array(t)
+        times = np.reshape(t, -1)
+        way = np.sign(self.end - self.start)
+        if bool((way * (times - self.start) < 0.0).any() | (way * (self.end - times) < 0.0).any()):
+            raise BatchError(
+                f"{callers_line()}: {NAME}(...).sol(t): a time lies outside of the steps; under vmap, and in a "
+                "recording, the last step is not extended"
+            )
+        order = np.argsort(way * times, kind="stable")
+        rows = self.kernel.path(self.theta, times[order])
+        if not bool((rows[self.states] == 0.0).all()):
+            raise BatchError(f"{callers_line()}: {NAME}(...).sol(t): the steps fail")
+        y = rows[: self.states, np.argsort(order)]
+        return y if ndim(t) else y[:, 0]
+
+
+@dataclass
+class KernelSolve:
+    """A call of solve_ivp whose kernel is there."""
+
+    given: dict
+    kernel: Any
+    theta: Any
+    states: int
+    span: tuple
+    steps: AdaptiveSteps
+    found: Any  # SciPy's result, where it has the values
+    ragged: bool  # are only the ends of the result known?
+
+    def __post_init__(self) -> None:
+        self.start, self.bound = map(value, self.span)
+        self.way = np.sign(self.bound - self.start)
+        self.y0 = self.theta[-2 - self.states : -2]
+        args = tuple(self.given.get("args") or ())
+        self.slope = lambda t, y: as_float_array(self.given["fun"](t, y, *args))
+        events = functions_of_events(self.given.get("events"))
+        self.events = [lambda t, y, g=g: g(t, y, *args) for g in events]
+
+    def path(self, times, end) -> tuple:
+        """Return the states at these times and at the end, and what the kernel has counted."""
+        rows = self.kernel.states.path(self.theta, np.concatenate([times, np.reshape(end, (1,))]))
+        status, *counts = value(rows)[self.states :]
+        if status[-1] == MANY_STEPS:
+            raise TooManySteps
+        if status[-1] != 0.0:
+            raise KernelError(f"{NAME}: the steps fail")
+        return rows[: self.states], counts
+
+    def located(self) -> Events:
+        """Return the times of the events."""
+        found = self.found
+        if not self.events:
+            return Events([], self.bound, False)
+        if found is None:
+            rows = self.kernel.search.path(value(self.theta), plain_np.zeros(MOST_CROSSINGS))
+            return Events.of_rows(rows, self.bound, self.way)
+        last = [self.way * ts[-1] for ts in found.t_events if len(ts)]
+        end = self.way * max(last) if found.status == 1 else self.bound
+        return Events(found.t_events, end, found.status == 1)
+
+    def exact(self, g: Callable, times) -> tuple | None:
+        """Return the times of an event and the states there, with their derivatives."""
+        if not shape(times)[0]:
+            return None
+        return exact_events(self.slope, g, times, self.path(times, times[-1])[0])
+
+    def result(self):
+        """Return the result of solve_ivp."""
+        where = self.located()
+        exact = [self.exact(g, ts) for g, ts in zip(self.events, where.times, strict=True)]
+        last = None
+        if where.terminated:
+            last = next([v[-1] for v in pair] for pair in exact if pair and value(pair[0][-1]) == where.end)
+        result = self.own(where, last) if self.found is None else self.of_scipy(last)
+        if self.events:
+            pairs = [pair or (plain_np.zeros(0),) * 2 for pair in exact]
+            result.t_events, result.y_events = map(list, zip(*pairs, strict=True))
+        if where.terminated:
+            result.status, result.message = 1, TERMINATION
+        if self.ragged:
+            result.t, result.y = [RaggedArray(x, steps_are_unknown) for x in (result.t, result.y)]
+        if self.given.get("dense_output"):
+            self.kernel.states.settle()
+            result.sol = KernelSolution(self.kernel.states, self.theta, self.states, self.start, where.end)
+        return result
+
+    def own(self, where: Events, last: list | None):
+        """Return the result whose values are the kernel's. `last`: the time and the state of a last event."""
+        times = as_float_array(self.given["t_eval"])
+        self.check(times)
+        if self.ragged and last is not None:
+            return RESULT(SOLVED, t=np.stack([times[0], last[0]]), y=np.stack([self.y0, last[1]], 1))
+        if where.terminated:
+            times = times[: int((self.way * (value(times) - where.end) <= 0.0).sum())]
+        y, counts = self.path(times, where.end)
+        self.leave(y)
+        more = {} if OPEN.hiding else {"nfev": self.steps.evaluations(counts), "njev": 0, "nlu": 0}
+        return RESULT(SOLVED | more, t=1.0 * times, y=y[:, :-1])
+
+    def of_scipy(self, last: list | None):
+        """Return SciPy's result with the derivatives of its times and states."""
+        found = self.found
+        if self.given.get("t_eval") is None:
+            (start, bound), inner = self.span, found.t[1:-1]
+            end = bound if last is None else found.t[-1]
+            y, counts = self.path(np.concatenate([inner, np.reshape(end, (1,))]), value(end))
+            final, state = last or (bound, y[:, -2])
+            found.t = np.concatenate([np.reshape(start, (1,)), inner, np.reshape(final, (1,))])
+            states = np.concatenate([self.y0[:, None], y[:, :-2], state[:, None]], 1)
+        else:
+            found.t = 1.0 * as_float_array(self.given["t_eval"])[: len(found.t)]
+            self.check(found.t)
+            y, counts = self.path(found.t, self.bound)
+            states = y[:, :-1]
+        if self.given.get("method") == "LSODA" and counts[0][-1] > found.nfev:
+            raise KernelError(f"{NAME}: stability, and not accuracy, limits the steps of an explicit method")
+        self.leave(y)
+        found.y = found.y + (states - value(states))
+        return found
+
+    def check(self, times) -> None:
+        """Raise if these times of the result are not valid."""
+        lengths = np.diff(np.concatenate([[self.start], value(times), [self.bound]])) * self.way
+        if ndim(times) != 1 or bool((lengths < 0.0).any() | (lengths[1:-1] <= 0.0).any()):
+            raise KernelError(f"{NAME}: the times of t_eval are not in order")
+
+    def leave(self, y) -> None:
+        """Let the right-hand side write what its last call leaves."""
+        if self.kernel.writes:
+            self.slope(self.bound, y[:, -1])
+
+
+def by_scipy(given: dict):
+    """Return SciPy's result on plain values. Where values are hidden, it is one instruction."""
+    if not OPEN.hiding:
+        return solved_by_scipy(**given)
+    replayed = not all([t.visibility == SAMPLED for t in OPEN.hiding])
+    call = Call(NAME, solved_by_scipy, (), given, replayed)
+    call.constant = True
+    return call.result()
+
+
+def solved_by_scipy(fun, args=None, events=None, **options):
+    """Return SciPy's result on plain values. Where values are hidden, the count of evaluations is a float."""
+    events = functions_of_events(events)
+    functions = [ComposedFunction(with_arguments, f, *(args or ())) for f in (fun, *events)]
+    with on_plain_values(*functions) as (_, (plain, *crossed)), changed(depth=0):
+        crossed = [as_event(PlainFunction(f.run), g) for f, g in zip(crossed, events, strict=True)]
+        found = itg.solve_ivp(PlainFunction(plain.run), events=crossed or None, **bare(options))
+    if found.status < 0:
+        raise KernelError(f"{NAME}: {found.message}")
+    if OPEN.hiding or OPEN.of_one:
+        found.nfev = float(found.nfev)
+    return found
