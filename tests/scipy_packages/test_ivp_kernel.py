@@ -151,7 +151,7 @@ def test_the_steps_of_implicit_methods_are_those_of_scipy(method, problem):
     expected = scipy.integrate.solve_ivp(g, (0.0, end), start, method, times, jac=jac, **options)
     calls[0] = 0
     counted = CountedBdf if method == "BDF" else CountedRadau
-    steps = counted((0.0, end), options).counting(jac)
+    steps = counted(options).within(0.0, end).counting(jac)
     with np.errstate(all="ignore"):
         c, found = steps.begun(g, np.array(start)), []
         for t in times:
@@ -409,7 +409,7 @@ def soon(monkeypatch):
     found = []
     monkeypatch.setattr(ivp_kernel, "COMPILATION", 1)
     monkeypatch.setattr(ivp_kernel, "CANDIDATES", found)
-    return lambda: sum([c.traced for c in found])
+    return lambda: sum([c.states is not None and c.states.traced for c in found])
 
 
 def test_long_solves_are_compiled_sooner_than_short_ones(monkeypatch):
@@ -426,7 +426,7 @@ def test_long_solves_are_compiled_sooner_than_short_ones(monkeypatch):
 
         gradients = [tg.grad(loss)(K) for _ in range(3)]
         np.testing.assert_allclose(gradients[1:], gradients[:1] * 2, rtol=1e-9)
-        made.append(sum([c.traced for c in found]))
+        made.append(sum([c.states is not None and c.states.traced for c in found]))
     assert made == [0, 1]
 
 
@@ -531,7 +531,7 @@ def test_lsoda_where_values_are_hidden(way):
         value, gradient = p.value_and_grad(factor * K)
         assert value == loss(factor * K)
         np.testing.assert_allclose(gradient, tight(factor * K), rtol=1e-4, atol=1e-7)
-    assert "run as it is" not in p.report() and "scipy.integrate.solve_ivp" in p.report()
+    assert "run as it is" not in p.report()
 
 
 def filled(method, k, times=(0.5, 1.7)):

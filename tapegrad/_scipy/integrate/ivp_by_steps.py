@@ -188,6 +188,8 @@ class Span:
 def carried(f: Callable, start, y, end):
     """The solution at `end` that has the state y at `start`, which is `end` but for derivatives.  A step of
     order four."""
+    if end is start:
+        return y
     h, k, total = end - start, 0.0, y
     for share, weight in ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0)):
         k = f(start + share * h, y + share * h * k)
@@ -415,10 +417,10 @@ def as_event(plainly, g):
     return plainly
 
 
-def crossing(g, sol, t):
-    """The time t of an event, which is a value, as a function of what the solution and g hold."""
-    along = lambda t: np.reshape(as_float_array(g(t, sol(t))), ())
-    slope = value(grad(Const(lambda t: along(t)))(t))
+def crossing(along: Callable, slope, t):
+    """The time t of an event, which is a value, as a function of what the solution and the event hold.
+
+    `along`: the event function at a time on the solution; `slope`: its derivative, a value."""
     if slope == 0:
         raise refusal_text(
             f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed"
@@ -430,9 +432,14 @@ def crossing(g, sol, t):
     return with_derivative_of(t, exact)
 
 
+def crossing_of(g, sol, t):
+    along = lambda t: np.reshape(as_float_array(g(t, sol(t))), ())
+    return crossing(along, value(grad(Const(lambda t: along(t)))(t)), t)
+
+
 def at_events(found, events: list, sol) -> None:
     """t_events and y_events."""
-    times = [[crossing(g, sol, t) for t in ts] for g, ts in zip(events, found.t_events, strict=True)]
+    times = [[crossing_of(g, sol, t) for t in ts] for g, ts in zip(events, found.t_events, strict=True)]
     pairs = zip(times, found.y_events, strict=True)
     found.y_events = [
         np.stack([with_derivative_of(y, sol(t)) for t, y in zip(ts, ys, strict=True)]) if ts else ys

@@ -11,7 +11,7 @@ Reading order: `KernelCall`, `Candidate`, `solve_in_kernel`; `kernel_results` fo
 import copy
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as plain_np
@@ -22,7 +22,7 @@ from ..._core.errors import KernelError, ShapeError, heard, take_back
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import SAMPLED, live, values_of
 from ..._core.scope import OPEN, at_the_end_of
-from ..._core.trees import leaves, tree_map
+from ..._core.trees import tree_map
 from ..._core.variable import Variable, View
 from ..._transforms.rebind import Rebind
 from ..._transforms.tape import value
@@ -37,7 +37,7 @@ from ..plain_values import on_plain_values
 from .bdf_steps import BdfSteps
 from .ivp_by_steps import carried
 from .kernel_events import EventKind, EventSearch, functions_of_events
-from .kernel_results import KernelSolve, TooManySteps, by_scipy
+from .kernel_results import KernelSolve, TooManySteps, by_scipy, has_derivative, slope_of
 from .kernel_steps import EPSILON, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT, METHODS
 from .radau_steps import RadauSteps
@@ -54,13 +54,6 @@ REFUSED: WeakKeyDictionary = WeakKeyDictionary()
 WRITES: WeakKeyDictionary = WeakKeyDictionary()  # does this code write captured arrays?
 
 
-class Moves(NamedTuple):
-    """Which times have derivatives: the start, and those at which states are asked for."""
-
-    start: bool
-    times: bool
-
-
 class KernelCall(PickledByCall):  # so that no kernel looks into it
     """A call of solve_ivp as kernels: functions of the start, and of what the right-hand side reads.
 
@@ -68,8 +61,8 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     of the functions hold Variables of its own in the place of those that are read. The values of these are
     numbers of rows of the parameters, from one on. So a view of one has the rows of its elements."""
 
-    def __init__(self, call: Call, steps: AdaptiveSteps, states: int, moves: Moves, start: float):
-        self.call, self.steps, self.states, self.moves, self.start = call, steps, states, moves, start
+    def __init__(self, call: Call, steps: AdaptiveSteps, states: int, start: float):
+        self.call, self.steps, self.states, self.start = call, steps, states, start
         self.writes = False
         shapes = [tuple(shape(x)) for x, _ in call.first.handles]
         ends = plain_np.cumsum([0, *map(math.prod, shapes)])
@@ -85,7 +78,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         self.events = functions_of_events(found.get("events"))
 
     def _made(self) -> tuple:
-        return KernelCall, (self.call, self.steps, self.states, self.moves, self.start)
+        return KernelCall, (self.call, self.steps, self.states, self.start)
 
     def __del__(self):
         at_the_end_of(self, "copies")  # as of a Call
@@ -136,20 +129,13 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         """Return the kernel, whose rows are the states, the status and what is counted."""
 
         def init(theta):
-            steps, f, y = self.steps_of(theta), self.right_side(theta), self.first_state(theta)
-            if self.moves.start:
-                y = carried(f, theta[-2], y, steps.start)
-            return steps.begun(f, y)
+            return self.steps_of(theta).begun(self.right_side(theta), self.first_state(theta))
 
         def step(c, theta, t):
             steps, f = self.steps_of(theta), self.right_side(theta)
             c = steps.reached(f, c, value(t))
             counts = np.stack([c.status, *steps.counts(c)])
-            if self.moves.times:
-                y = carried(f, value(t), steps.between(f, c, value(t)), t)
-            else:
-                y = steps.between(f, c, t)
-            return c, np.concatenate([y, counts])
+            return c, np.concatenate([steps.between(f, c, t), counts])
 
         return recursion(init, step, missing="step", invalid="nan")
 
@@ -234,7 +220,7 @@ def is_serviceable(given: dict, steps: AdaptiveSteps | None) -> bool:
         functions_of_events(given.get("events")),
     )
     explicit = type(steps) is ExplicitSteps
-    if given.get("method") == "LSODA" and (dense or events):
+    if given.get("method") == "LSODA" and hidden and (dense or events):
         return False
     if None in [EventKind.of(g) for g in events]:
         return False
@@ -345,7 +331,7 @@ def shared_kernel(made: KernelCall, given: dict, levels: list) -> Candidate | No
     code = code_key(given["fun"])
     if code not in WRITES:
         WRITES[code] = made.writes_scratch()
-    orders = [made.states, made.steps.limit, made.moves, bool(OPEN.hiding), *levels]
+    orders = [made.states, made.steps.limit, bool(OPEN.hiding), *levels]
     form = form_of(made.call, orders, WRITES[code])
     if form is None:
         if OPEN.hiding:
@@ -396,12 +382,12 @@ def result_by_kernel(given: dict, recorded: bool):
         return None
     if any([dtype(x) != FLOAT64 for x in inputs]):
         return None
-    moves = Moves(has_derivative(start), has_derivative(given.get("t_eval"), bound))
-    theta = np.concatenate([np.reshape(x, (-1,)) for x in inputs])
+    first = carried(slope_of(given), start, y0, value(start)) if has_derivative(start) else y0
+    theta = np.concatenate([np.reshape(x, (-1,)) for x in (*handles, first, start, bound)])
     steps.rounds = len(levels)
     found: Any = None
     for steps.limit in STEPS_BETWEEN:
-        made = KernelCall(call, copy.copy(steps), n, moves, 0.0 if isinstance(start, Variable) else start)
+        made = KernelCall(call, copy.copy(steps), n, 0.0 if isinstance(start, Variable) else start)
         if recorded:
             kernel: Any = Candidate(None).build(made, given)
         else:
@@ -410,15 +396,10 @@ def result_by_kernel(given: dict, recorded: bool):
             return None
         found = found or scipys_result(given, kernel)
         try:
-            return KernelSolve(given, kernel, theta, n, span, steps, found, ragged).result()
+            return KernelSolve(given, kernel, theta, y0, span, steps, found, ragged).result()
         except TooManySteps:
             continue
     return None
-
-
-def has_derivative(*xs) -> bool:
-    """Is any of these tracked by a trace that does not merely hide its value?"""
-    return any([t not in OPEN.hiding for x in leaves(xs) for t in traces_of(x)])
 
 
 def scipys_result(given: dict, kernel: Candidate):

@@ -11,11 +11,14 @@ import numpy as plain_np
 
 from ... import numpy as np
 from ..._core.errors import KernelError
+from ..._core.trees import Const
+from ..._transforms.products import jvp
+from ..._transforms.tape import value
 from ...kernels import while_loop
 from ...kernels.trace.loops import while_loop_in_segments
 from ...kernels.trace.tracing import components_differ
 from ...ops.declare import shape
-from .ivp_by_steps import carried, crossing
+from .ivp_by_steps import carried, crossing, open_levels
 from .kernel_steps import EPSILON, AdaptiveSteps
 
 TERMINATED = 3.0  # the status of a walk that a terminal event has ended
@@ -165,7 +168,15 @@ def exact_events(f: Callable, g: Callable, times, y) -> tuple:
     times (count,) are values, y (n, count) the states there as functions of the start and of parameters."""
     exact, states = [], []
     for k in range(shape(times)[0]):
-        along = lambda t, k=k: carried(f, times[k], y[:, k], t)
-        exact.append(crossing(g, along, times[k]))
+        at, state = times[k], y[:, k]
+
+        def along(t, at=at, state=state):
+            if t is not at and open_levels(t, state) < 2:  # first derivatives are those of Euler's step
+                return state + (t - at) * f(at, value(state))
+            return carried(f, at, state, t)
+
+        tangents = 1.0, f(at, value(state))
+        slope = jvp(Const(g), (at, value(state)), tangents)[1]
+        exact.append(crossing(lambda t, along=along: g(t, along(t)), value(slope), at))
         states.append(along(exact[-1]))
     return np.stack(exact), np.stack(states)

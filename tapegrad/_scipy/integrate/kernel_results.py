@@ -12,12 +12,12 @@ from ..._core.errors import BatchError, KernelError, callers_line
 from ..._core.primitive import SAMPLED
 from ..._core.scope import OPEN, changed
 from ..._transforms.tape import value
-from ...implicit.sequential import Call, RaggedArray
+from ...implicit.sequential import Call, RaggedArray, traces_of
 from ...ops.declare import ndim, shape
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked
 from ..optimize.callback_search import ComposedFunction
 from ..plain_values import on_plain_values
-from .ivp_by_steps import PlainFunction, as_event, with_arguments
+from .ivp_by_steps import PlainFunction, as_event, carried, with_arguments
 from .kernel_events import MOST_CROSSINGS, Events, exact_events, functions_of_events
 from .kernel_steps import MANY_STEPS, AdaptiveSteps
 from .right_side import NAME
@@ -59,7 +59,7 @@ class KernelSolution(Carrier):
     def __call__(self, t):
         t = as_float_array(t)
         times = np.reshape(t, -1)
-        way = np.sign(self.end - self.start)
+        way = np.where(self.end < self.start, -1.0, 1.0)
         if bool((way * (times - self.start) < 0.0).any() | (way * (self.end - times) < 0.0).any()):
             raise BatchError(
                 f"{callers_line()}: {NAME}(...).sol(t): a time lies outside of the steps; under vmap, and in a "
@@ -73,6 +73,17 @@ class KernelSolution(Carrier):
         return y if ndim(t) else y[:, 0]
 
 
+def has_derivative(x) -> bool:
+    """Is this tracked by a trace that does not merely hide its value?"""
+    return any([t not in OPEN.hiding for t in traces_of(x)])
+
+
+def slope_of(given: dict) -> Callable:
+    """Return the right-hand side of a call as a function (t, y)."""
+    fun, args = given["fun"], tuple(given.get("args") or ())
+    return lambda t, y: as_float_array(fun(t, y, *args))
+
+
 @dataclass
 class KernelSolve:
     """A call of solve_ivp whose kernel is there."""
@@ -80,7 +91,7 @@ class KernelSolve:
     given: dict
     kernel: Any
     theta: Any
-    states: int
+    y0: Any
     span: tuple
     steps: AdaptiveSteps
     found: Any  # SciPy's result, where it has the values
@@ -88,12 +99,11 @@ class KernelSolve:
 
     def __post_init__(self) -> None:
         self.start, self.bound = map(value, self.span)
-        self.way = np.sign(self.bound - self.start)
-        self.y0 = self.theta[-2 - self.states : -2]
+        self.way = np.where(self.bound < self.start, -1.0, 1.0)
+        (self.states,), self.slope = shape(self.y0), slope_of(self.given)
         args = tuple(self.given.get("args") or ())
-        self.slope = lambda t, y: as_float_array(self.given["fun"](t, y, *args))
         events = functions_of_events(self.given.get("events"))
-        self.events = [lambda t, y, g=g: g(t, y, *args) for g in events]
+        self.events = [lambda t, y, g=g: np.reshape(as_float_array(g(t, y, *args)), ()) for g in events]
 
     def path(self, times, end) -> tuple:
         """Return the states at these times and at the end, and what the kernel has counted."""
@@ -130,10 +140,12 @@ class KernelSolve:
         last = None
         if where.terminated:
             last = next([v[-1] for v in pair] for pair in exact if pair and value(pair[0][-1]) == where.end)
-        result = self.own(where, last) if self.found is None else self.of_scipy(last)
+        result = self.own(where, last) if self.found is None else self.of_scipy(where, last)
         if self.events:
             pairs = [pair or (plain_np.zeros(0),) * 2 for pair in exact]
-            result.t_events, result.y_events = map(list, zip(*pairs, strict=True))
+            result.t_events, states = map(list, zip(*pairs, strict=True))
+            theirs = states if self.found is None else result.y_events
+            result.y_events = [value(y) + (own - value(own)) for y, own in zip(theirs, states, strict=True)]
         if where.terminated:
             result.status, result.message = 1, TERMINATION
         if self.ragged:
@@ -151,35 +163,45 @@ class KernelSolve:
             return RESULT(SOLVED, t=np.stack([times[0], last[0]]), y=np.stack([self.y0, last[1]], 1))
         if where.terminated:
             times = times[: int((self.way * (value(times) - where.end) <= 0.0).sum())]
-        y, counts = self.path(times, where.end)
-        self.leave(y)
+        states, counts = self.at(times, where.end)
         more = {} if OPEN.hiding else {"nfev": self.steps.evaluations(counts), "njev": 0, "nlu": 0}
-        return RESULT(SOLVED | more, t=1.0 * times, y=y[:, :-1])
+        return RESULT(SOLVED | more, t=1.0 * times, y=states)
 
-    def of_scipy(self, last: list | None):
+    def of_scipy(self, where: Events, last: list | None):
         """Return SciPy's result with the derivatives of its times and states."""
         found = self.found
         if self.given.get("t_eval") is None:
-            (start, bound), inner = self.span, found.t[1:-1]
-            end = bound if last is None else found.t[-1]
-            y, counts = self.path(np.concatenate([inner, np.reshape(end, (1,))]), value(end))
-            final, state = last or (bound, y[:, -2])
-            found.t = np.concatenate([np.reshape(start, (1,)), inner, np.reshape(final, (1,))])
-            states = np.concatenate([self.y0[:, None], y[:, :-2], state[:, None]], 1)
+            inner = found.t[1:-1]
+            y, counts = self.path(inner, where.end)
+            final, state = last or (self.span[1], self.at_bound(y[:, -1]))
+            found.t = np.concatenate([np.reshape(self.span[0], (1,)), inner, np.reshape(final, (1,))])
+            states = np.concatenate([self.y0[:, None], y[:, :-1], state[:, None]], 1)
+            self.leave(y)
         else:
-            found.t = 1.0 * as_float_array(self.given["t_eval"])[: len(found.t)]
-            self.check(found.t)
-            y, counts = self.path(found.t, self.bound)
-            states = y[:, :-1]
+            times = as_float_array(self.given["t_eval"])[: len(found.t)]
+            self.check(times)
+            found.t = 1.0 * times
+            states, counts = self.at(times, where.end)
         if self.given.get("method") == "LSODA" and counts[0][-1] > found.nfev:
             raise KernelError(f"{NAME}: stability, and not accuracy, limits the steps of an explicit method")
-        self.leave(y)
         found.y = found.y + (states - value(states))
         return found
 
+    def at(self, times, end) -> tuple:
+        """Return the states at the times of the result, and what the kernel has counted."""
+        y, counts = self.path(value(times) if self.ragged else times, end)
+        self.leave(y)
+        return np.stack([self.y0, self.at_bound(y[:, -1])], 1) if self.ragged else y[:, :-1], counts
+
+    def at_bound(self, y):
+        """Return the state at the end of the interval, which may be tracked."""
+        bound = self.span[1]
+        return carried(self.slope, value(bound), y, bound) if has_derivative(bound) else y
+
     def check(self, times) -> None:
         """Raise if these times of the result are not valid."""
-        lengths = np.diff(np.concatenate([[self.start], value(times), [self.bound]])) * self.way
+        ends = np.concatenate([[self.start], value(times), [self.bound]])
+        lengths = self.way * (ends[1:] - ends[:-1])
         if ndim(times) != 1 or bool((lengths < 0.0).any() | (lengths[1:-1] <= 0.0).any()):
             raise KernelError(f"{NAME}: the times of t_eval are not in order")
 
