@@ -37,8 +37,8 @@ from ..plain_values import on_plain_values
 from .bdf_steps import BdfSteps
 from .ivp_by_steps import carried
 from .kernel_events import EventKind, EventSearch, functions_of_events
-from .kernel_results import KernelSolve, TooManySteps, by_scipy, has_derivative, slope_of
-from .kernel_steps import EPSILON, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
+from .kernel_results import KernelSolve, by_scipy, has_derivative, slope_of
+from .kernel_steps import EPSILON, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps, TooManySteps
 from .linear_steps import EXPLICIT, METHODS
 from .radau_steps import RadauSteps
 from .right_side import NAME, PER_CALL, code_key, form_of_reading, work_of

@@ -19,7 +19,7 @@ from ...kernels.trace.loops import while_loop_in_segments
 from ...kernels.trace.tracing import components_differ
 from ...ops.declare import shape
 from .ivp_by_steps import carried, crossing, open_levels
-from .kernel_steps import EPSILON, AdaptiveSteps
+from .kernel_steps import EPSILON, MANY_STEPS, AdaptiveSteps, TooManySteps
 
 TERMINATED = 3.0  # the status of a walk that a terminal event has ended
 MOST_CROSSINGS = 64  # steps with an event
@@ -131,13 +131,17 @@ class EventSearch:
             if kind.terminal:
                 first = np.where(s.crossed[i] > 0.0, np.minimum(first, steps.way * times[i]), first)
         found = np.stack(times)
-        crossed = np.where(steps.way * found <= first, s.crossed, 0.0)
-        ends = plain_np.array([kind.terminal for kind in self.kinds]) * s.crossed
+        crossed, ended = [], 0.0  # SciPy keeps what comes before a terminal event, by time and by place
+        for i, kind in enumerate(self.kinds):
+            before = (steps.way * times[i] < first) | ((steps.way * times[i] == first) & (ended == 0.0))
+            crossed.append(np.where(before, s.crossed[i], 0.0))
+            if kind.terminal:
+                ended = np.where((steps.way * times[i] == first) & (s.crossed[i] > 0.0), 1.0, ended)
         late = (c.status == 0.0) & self.going(s)
-        status = np.where(ends.sum() > 0.0, TERMINATED, np.where(late, 2.0, c.status))
+        status = np.where(ended > 0.0, TERMINATED, np.where(late, MANY_STEPS, c.status))
         end = steps.way * first
         s = s._replace(walk=c._replace(status=status), end=end)
-        return s, np.concatenate([found, crossed, np.stack([status, c.t, end])])
+        return s, np.concatenate([found, np.stack(crossed), np.stack([status, c.t, end])])
 
 
 class Events(NamedTuple):
@@ -153,6 +157,8 @@ class Events(NamedTuple):
         count = (shape(rows)[0] - 3) // 2
         status, t, end = [rows[k, -1] for k in (-3, -2, -1)]
         terminated = bool(status == TERMINATED)
+        if status == MANY_STEPS:
+            raise TooManySteps
         if not terminated and (status != 0.0 or way * (t - bound) < 0.0):
             raise KernelError("the steps fail, or too many of them have events")
         times = []

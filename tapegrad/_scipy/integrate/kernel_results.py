@@ -19,7 +19,7 @@ from ..optimize.callback_search import ComposedFunction
 from ..plain_values import on_plain_values
 from .ivp_by_steps import PlainFunction, as_event, carried, with_arguments
 from .kernel_events import MOST_CROSSINGS, Events, exact_events, functions_of_events
-from .kernel_steps import MANY_STEPS, AdaptiveSteps
+from .kernel_steps import MANY_STEPS, AdaptiveSteps, TooManySteps
 from .right_side import NAME
 
 SOLVED = itg.solve_ivp(lambda t, y: y, (0.0, 1.0), [0.0], t_eval=[0.0])  # a result, without counts
@@ -27,10 +27,6 @@ RESULT = type(SOLVED)
 for _name in ("nfev", "njev", "nlu"):
     del SOLVED[_name]
 TERMINATION = "A termination event occurred."  # SciPy's message
-
-
-class TooManySteps(Exception):
-    """A kernel would take more steps between two times than it may."""
 
 
 def steps_are_unknown() -> BatchError:
@@ -62,8 +58,8 @@ class KernelSolution(Carrier):
         way = np.where(self.end < self.start, -1.0, 1.0)
         if bool((way * (times - self.start) < 0.0).any() | (way * (self.end - times) < 0.0).any()):
             raise BatchError(
-                f"{callers_line()}: {NAME}(...).sol(t): a time lies outside of the steps; under vmap, and in a "
-                "recording, the last step is not extended"
+                f"{callers_line()}: {NAME}(...).sol(t): a time lies before the start, or after the event that "
+                "has ended the steps; under vmap, and in a recording, such a step is not extended"
             )
         order = np.argsort(way * times, kind="stable")
         rows = self.kernel.path(self.theta, times[order])
@@ -152,7 +148,8 @@ class KernelSolve:
             result.t, result.y = [RaggedArray(x, steps_are_unknown) for x in (result.t, result.y)]
         if self.given.get("dense_output"):
             self.kernel.states.settle()
-            result.sol = KernelSolution(self.kernel.states, self.theta, self.states, self.start, where.end)
+            end = where.end if where.terminated else self.way * plain_np.inf
+            result.sol = KernelSolution(self.kernel.states, self.theta, self.states, self.start, end)
         return result
 
     def own(self, where: Events, last: list | None):

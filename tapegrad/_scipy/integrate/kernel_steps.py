@@ -23,6 +23,10 @@ EPSILON = float(plain_np.finfo(float).eps)
 GOING, CONVERGED, DIVERGED = 0.0, 1.0, 2.0  # the status of an iteration
 
 
+class TooManySteps(Exception):
+    """A kernel would take more steps between two times than it may."""
+
+
 def or_one(x):
     return np.where(x == 0.0, 1.0, x)
 
@@ -137,11 +141,11 @@ class AdaptiveSteps:
         raise NotImplementedError
 
     def reached(self, f: Callable, c, t):
-        """Return what is carried when a step has reached the time t."""
-        going = lambda c: (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
+        """Return what is carried when a step has reached the time t, or the bound before it."""
+        last = np.where(self.way * (t - self.bound) > 0.0, self.bound, t)
+        going = lambda c: (self.way * (c.t - last) < 0.0) & (c.status == 0.0)
         c = while_loop_in_segments(going, lambda c: self.tried(f, c), c, self.limit)
-        late = (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
-        return c._replace(status=np.where(late, MANY_STEPS, c.status))
+        return c._replace(status=np.where(going(c), MANY_STEPS, c.status))
 
 
 class ImplicitSteps(AdaptiveSteps):
