@@ -28,6 +28,13 @@ def floor(t, y, g):
 floor.terminal, floor.direction = True, -1
 
 
+def end_at_zero(t, y):
+    return y[0]
+
+
+end_at_zero.terminal = True
+
+
 def hits(p, method="RK45", count=3):
     """The times at which a ball hits the floor. It starts at the height p[0], with the gravity p[1]."""
     t, y, found = 0.0 * p[0], np.stack([p[0], 0.0 * p[1]]), []
@@ -68,8 +75,9 @@ def test_a_bouncing_ball_runs_no_python(method):
         found = jacobian(scale * p)
         np.testing.assert_allclose(found, tg.jacobian(exact_hits)(scale * p), rtol=1e-6, atol=1e-9)
     assert calls_of(fall, lambda: jacobian(1.05 * p)) == 0
-    loss = lambda f: tg.prepare(lambda p: tg.hessian(lambda p: (f(p) ** 2).sum())(p), p)(1.1 * p)
-    np.testing.assert_allclose(loss(ball), loss(exact_hits), rtol=1e-6, atol=1e-9)
+    once = tg.prepare(lambda p: tg.hessian(lambda p: ball(p, count=1)[0])(p), p)
+    expected = tg.hessian(lambda p: exact_hits(p)[0])
+    np.testing.assert_allclose([once(p), once(1.1 * p)], [expected(p), expected(1.1 * p)], rtol=1e-6)
 
 
 def test_what_a_result_says():
@@ -156,14 +164,18 @@ def test_the_dense_output_is_that_of_the_call():
 
 
 def test_a_solution_beyond_its_ends():
-    """Beyond the bound SciPy extends the last step. Before the start a kernel does not."""
-    of = lambda t: lambda k: spring(k, dense_output=True).sol(t)[0]
+    """SciPy extends the first and the last step. A kernel does so as well, but not beyond a terminal event."""
+    of = lambda t, **given: lambda k: spring(k, dense_output=True, **given).sol(t)[0]
     points = RATES * np.linspace(0.95, 1.05, 66)[:, None]
-    np.testing.assert_allclose(tg.vmap(of(3.02))(points), [of(3.02)(k) for k in points], rtol=1e-9)
-    with pytest.raises(BatchError, match="before the start"):
-        tg.vmap(of(-0.1))(points)
-    with pytest.warns(tg.errors.ReplayWarning, match="before the start"):
-        assert tg.prepare(of(-0.1), RATES)(RATES) == of(-0.1)(RATES)
+    outside = np.array([-0.02, 3.03, 1.0, -0.01])
+    np.testing.assert_allclose(
+        tg.vmap(of(outside))(points), [of(outside)(k) for k in points], rtol=1e-9
+    )  # fmt: skip
+    ended = of(1.5, events=[end_at_zero])
+    with pytest.raises(BatchError, match="after the event"):
+        tg.vmap(ended)(points)
+    with pytest.warns(tg.errors.ReplayWarning, match="after the event"):
+        assert tg.prepare(ended, RATES)(RATES) == ended(RATES)
 
 
 @pytest.mark.parametrize("method", ["RK45", pytest.param("LSODA", marks=pytest.mark.long)])
@@ -173,16 +185,18 @@ def test_repeated_calls_with_events_are_a_kernel(method, monkeypatch):
     monkeypatch.setattr(ivp_kernel, "CANDIDATES", [])
     values, gradients = [], []
     for _ in range(4):
-        loss = lambda p: (hits(p, method) ** 2).sum() + solve_ivp(
-            fall, (0.1 * p[0], p[0]), p, method, args=(p[1],), rtol=1e-9, atol=1e-11
-        ).y[0, -1]  # fmt: skip
+        moving = lambda p: solve_ivp(
+            fall, (0.1 * p[0], p[0]), p, method, dense_output=True, args=(p[1],), rtol=1e-9, atol=1e-11
+        )
+        loss = lambda p: (hits(p, method) ** 2).sum() + moving(p).y[0, -1] + moving(p).sol(0.5)[0]
         value, gradient = tg.value_and_grad(loss)(np.array([1.0, G]))
         values.append(value)
         gradients.append(gradient)
     assert ivp_kernel.CANDIDATES and all([c.states.traced for c in ivp_kernel.CANDIDATES])
     np.testing.assert_allclose(values, values[:1] * 4, rtol=1e-12)
-    position = lambda p: p[0] + p[1] * 0.9 * p[0] - p[1] * (0.9 * p[0]) ** 2 / 2
-    exact = tg.grad(lambda p: (exact_hits(p) ** 2).sum() + position(p))(np.array([1.0, G]))
+    position = lambda p, t: p[0] + p[1] * (t - 0.1 * p[0]) - p[1] * (t - 0.1 * p[0]) ** 2 / 2
+    loss = lambda p: (exact_hits(p) ** 2).sum() + position(p, p[0]) + position(p, 0.5)
+    exact = tg.grad(loss)(np.array([1.0, G]))
     np.testing.assert_allclose(gradients, [exact] * 4, rtol=1e-5)
 
 

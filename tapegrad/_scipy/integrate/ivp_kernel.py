@@ -214,17 +214,15 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
 
 def is_serviceable(given: dict, steps: AdaptiveSteps | None) -> bool:
     """Is there a kernel for what is asked for? What SciPy computes has its derivatives from an explicit one."""
-    hidden, dense, events = (
-        bool(OPEN.hiding),
-        given.get("dense_output"),
-        functions_of_events(given.get("events")),
+    kinds = [EventKind.of(g) for g in functions_of_events(given.get("events"))]
+    dense = given.get("dense_output")
+    if steps is None or None in kinds:
+        return False
+    if OPEN.hiding:
+        return not (given.get("method") == "LSODA" and (dense or kinds))
+    return type(steps) is ExplicitSteps and not (
+        dense and any([kind is not None and kind.terminal for kind in kinds])
     )
-    explicit = type(steps) is ExplicitSteps
-    if given.get("method") == "LSODA" and hidden and (dense or events):
-        return False
-    if None in [EventKind.of(g) for g in events]:
-        return False
-    return steps is not None and (hidden or (explicit and not dense))
 
 
 def is_valid(start, bound, steps: AdaptiveSteps) -> bool:
@@ -405,11 +403,10 @@ def result_by_kernel(given: dict, recorded: bool):
 def scipys_result(given: dict, kernel: Candidate):
     """Return SciPy's result on plain values, where the kernel computes the derivatives only; else None."""
     method, hidden = given.get("method", "RK45"), bool(OPEN.hiding)
-    first = method == "LSODA" or not hidden and given.get("t_eval") is None
+    more = bool(given.get("dense_output") or functions_of_events(given.get("events")))
+    first = method == "LSODA" or not hidden and (more or given.get("t_eval") is None)
     # is SciPy's last call the one at the end of the last step? (LSODA's lies near it)
-    ends = method in ("RK23", "RK45") or not hidden and first
+    ends = not more and (method in ("RK23", "RK45") or not hidden and first)
     if kernel.writes and not (ends and all([t.visibility != SAMPLED for t in OPEN.hiding])):
         raise KernelError(f"{NAME}: the right-hand side writes arrays")
-    if kernel.writes and functions_of_events(given.get("events")):
-        raise KernelError(f"{NAME}: the right-hand side writes arrays, and there are events")
-    return by_scipy(given) if first or not hidden and functions_of_events(given.get("events")) else None
+    return by_scipy(given) if first else None

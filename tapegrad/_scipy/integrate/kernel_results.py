@@ -14,7 +14,7 @@ from ..._core.scope import OPEN, changed
 from ..._transforms.tape import value
 from ...implicit.sequential import Call, RaggedArray, traces_of
 from ...ops.declare import ndim, shape
-from ..namespaces import Carrier, as_float_array, bare, holds_tracked
+from ..namespaces import Carrier, as_float_array, bare, holds_tracked, with_derivative_of
 from ..optimize.callback_search import ComposedFunction
 from ..plain_values import on_plain_values
 from .ivp_by_steps import PlainFunction, as_event, carried, with_arguments
@@ -38,35 +38,37 @@ def steps_are_unknown() -> BatchError:
 
 @dataclass(eq=False, repr=False)
 class KernelSolution(Carrier):
-    """The dense output: a call runs the kernel with these times."""
+    """The dense output: a call runs the kernel with these times.
+
+    `event`: the time of the event that has ended the solution; `scipys`: the solution that has the values."""
 
     kernel: Any
     theta: Any
     states: int
-    start: Any
-    end: Any
+    way: Any
+    event: Any
+    scipys: Any
 
     def _tracked(self) -> bool:
         return holds_tracked(self.theta)
 
     def _plain(self):
-        return self
+        return self if self.scipys is None else self.scipys
 
     def __call__(self, t):
         t = as_float_array(t)
         times = np.reshape(t, -1)
-        way = np.where(self.end < self.start, -1.0, 1.0)
-        if bool((way * (times - self.start) < 0.0).any() | (way * (self.end - times) < 0.0).any()):
+        if self.event is not None and bool((self.way * (times - self.event) > 0.0).any()):
             raise BatchError(
-                f"{callers_line()}: {NAME}(...).sol(t): a time lies before the start, or after the event that "
-                "has ended the steps; under vmap, and in a recording, such a step is not extended"
+                f"{callers_line()}: {NAME}(...).sol(t): a time lies after the event that has ended the steps; "
+                "under vmap, and in a recording, such a step is not extended"
             )
-        order = np.argsort(way * times, kind="stable")
+        order = np.argsort(self.way * times, kind="stable")
         rows = self.kernel.path(self.theta, times[order])
         if not bool((rows[self.states] == 0.0).all()):
             raise BatchError(f"{callers_line()}: {NAME}(...).sol(t): the steps fail")
-        y = rows[: self.states, np.argsort(order)]
-        return y if ndim(t) else y[:, 0]
+        y = rows[: self.states, np.argsort(order)] if ndim(t) else rows[: self.states, 0]
+        return y if self.scipys is None else with_derivative_of(self.scipys(bare(t)), y)
 
 
 def has_derivative(x) -> bool:
@@ -148,8 +150,10 @@ class KernelSolve:
             result.t, result.y = [RaggedArray(x, steps_are_unknown) for x in (result.t, result.y)]
         if self.given.get("dense_output"):
             self.kernel.states.settle()
-            end = where.end if where.terminated else self.way * plain_np.inf
-            result.sol = KernelSolution(self.kernel.states, self.theta, self.states, self.start, end)
+            event = where.end if where.terminated else None
+            result.sol = KernelSolution(
+                self.kernel.states, self.theta, self.states, self.way, event, result.sol
+            )
         return result
 
     def own(self, where: Events, last: list | None):

@@ -141,9 +141,15 @@ class AdaptiveSteps:
         raise NotImplementedError
 
     def reached(self, f: Callable, c, t):
-        """Return what is carried when a step has reached the time t, or the bound before it."""
+        """Return what is carried when a step has reached the time t.
+
+        Times outside of the interval lie in its first and its last step."""
         last = np.where(self.way * (t - self.bound) > 0.0, self.bound, t)
-        going = lambda c: (self.way * (c.t - last) < 0.0) & (c.status == 0.0)
+        early = self.way * (t - self.start) < 0.0
+
+        def going(c):
+            return ((self.way * (c.t - last) < 0.0) | (early & (c.t == self.start))) & (c.status == 0.0)
+
         c = while_loop_in_segments(going, lambda c: self.tried(f, c), c, self.limit)
         return c._replace(status=np.where(going(c), MANY_STEPS, c.status))
 
