@@ -261,6 +261,34 @@ def test_many_stiff_samples_are_solved_at_once(method):
     np.testing.assert_allclose(found[::23] * ks[::23], exact * ks[::23], rtol=1e-5)
 
 
+MATRIX = np.array([[0.0, 1.0], [-2.0, -0.1]])
+
+
+@pytest.mark.parametrize("given", ("jac", "vectorized", "other jac"))
+def test_other_arguments_in_a_recording(given):
+    """A Jacobian that is right, and columns of states, are no reason to run Python. Another Jacobian is."""
+    f = lambda t, y, k: k[0] * (MATRIX @ y) + k[1] * np.sin(t)
+    factor = 1.5 if given == "other jac" else 1.0
+    options = (
+        {"vectorized": True} if given == "vectorized" else {"jac": lambda t, y, k: factor * k[0] * MATRIX}
+    )
+
+    def loss(k, tolerance=1e-7):
+        s = scipy.integrate.solve_ivp(
+            f, (0, 3), [1.0, 0.0], "Radau", [1.0, 3.0], args=(k,), rtol=tolerance, atol=tolerance, **options
+        )
+        return (s.y**2).sum()
+
+    k = np.array([1.2, 0.3])
+    p = tg.prepare(loss, k)
+    value, gradient = [p.value_and_grad(k) for _ in range(3)][-1]
+    rel = 1e-9 if given == "jac" else 1e-6  # SciPy's own Jacobian is one by differences
+    assert value == pytest.approx(loss(k), rel=rel)
+    differences = [(loss(k + h, 1e-11) - loss(k - h, 1e-11)) / 2e-5 for h in 1e-5 * np.eye(2)]
+    np.testing.assert_allclose(gradient, differences, rtol=1e-5)
+    assert (python_frames(lambda: p.value_and_grad(1.01 * k)) == 0) == (given != "other jac")
+
+
 @pytest.mark.parametrize(
     "method", [pytest.param(m, marks=pytest.mark.long) for m in ("RK23", "DOP853")] + ["RK45"]
 )

@@ -46,7 +46,18 @@ from .right_side import NAME, PER_CALL, code_key, form_of_reading, work_of
 FINER = 0.1  # of LSODA's tolerances are those of the steps that have the derivative
 OPTIONS = frozenset(("rtol", "atol", "max_step", "first_step"))
 IMPLICIT_STEPS = {"BDF": BdfSteps, "Radau": RadauSteps}
-PARAMETERS = ("fun", "t_span", "y0", "method", "t_eval", "dense_output", "events", "vectorized", "args")
+PARAMETERS = (
+    "fun",
+    "t_span",
+    "y0",
+    "method",
+    "t_eval",
+    "dense_output",
+    "events",
+    "vectorized",
+    "args",
+    "jac",
+)
 VARYING = ("y0", "t_span", "t_eval")  # are arguments of a kernel
 FLOAT64 = plain_np.dtype(float)
 # code of right-hand sides -> the methods that are left to SciPy, outside of recordings
@@ -76,6 +87,9 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         found = parameters(functions, given)
         self.fun, self.args = found["fun"], tuple(found.get("args") or ())
         self.events = functions_of_events(found.get("events"))
+        self.jac = found.get("jac")
+        # of the states that the right-hand side takes
+        self.columns = (states, 1) if found.get("vectorized") else (states,)
 
     def _made(self) -> tuple:
         return KernelCall, (self.call, self.steps, self.states, self.start)
@@ -86,7 +100,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     def traced(self, theta, *functions: tuple) -> list:
         """Return functions of (t, y), as the kernel that is being traced runs them.
 
-        Each is given with the shape of its result."""
+        Each is given with the shapes of the states that it takes, and of its result."""
         rebuild, own = OPEN.tracer.rebuild, [y for _, y in self.copies.handles]
         made = {}
 
@@ -102,21 +116,21 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         rebuild.symbol = symbol
         args, run = self.args, unbranched if self.writes else branching
 
-        def rebuilt(f: Callable, to: tuple) -> Callable:
+        def rebuilt(f: Callable, of: tuple, to: tuple) -> Callable:
             def called(t, y):
-                found = plain_np.asarray(run(lambda: f(t, y.copy(), *args)))
+                found = plain_np.asarray(run(lambda: f(t, y.reshape(of).copy(), *args)))
                 if found.shape != to:
                     raise ShapeError(f"{NAME}: a function returned shape {found.shape} in place of {to}")
-                return found
+                return found.reshape(to[:1])
 
             rebuild.captured_state.root(rebuilt_with(called, f))
             result: Callable = rebuild(called)
             return result
 
-        return [rebuilt(f, to) for f, to in functions]
+        return [rebuilt(*f) for f in functions]
 
     def right_side(self, theta) -> Callable:
-        f: Callable = self.traced(theta, (self.fun, (self.states,)))[0]
+        f: Callable = self.traced(theta, (self.fun, self.columns, self.columns))[0]
         return f
 
     def steps_of(self, theta) -> AdaptiveSteps:
@@ -143,7 +157,8 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         """Return the kernel that looks for events (`EventSearch.reached`)."""
 
         def walk(theta) -> EventSearch:
-            functions = (self.fun, (self.states,)), *[(g, ()) for g in self.events]
+            events = [(g, (self.states,), ()) for g in self.events]
+            functions = (self.fun, self.columns, self.columns), *events
             return EventSearch(self.steps_of(theta), *self.traced(theta, *functions), kinds=kinds)
 
         return recursion(
@@ -153,18 +168,32 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
             invalid="nan",
         )
 
+    @staticmethod
+    def compare(jac, f: Callable, y) -> None:
+        """Raise if this is not the Jacobian that the kernel computes itself."""
+        columns = [
+            (f(y + h) - f(y - h)).reshape(-1) / 2e-6
+            for h in 1e-6 * plain_np.eye(y.size).reshape(-1, *y.shape)
+        ]
+        found = plain_np.transpose(columns)
+        if not plain_np.allclose(jac, found, rtol=1e-4, atol=1e-4 * abs(found).max()):
+            raise KernelError(f"{NAME}: jac= is not the Jacobian of the right-hand side")
+
     def writes_scratch(self) -> bool:
         """Does the right-hand side write captured arrays, to what its last call alone decides?
 
         Raise if it leaves anything else behind. It runs on copies."""
         of = lambda fun: lambda t, y: fun(t, y, *self.args)
-        functions = [ComposedFunction(of, f) for f in (self.fun, *self.events)]
-        with on_plain_values(*functions) as (plain, (f, *events)), plain_np.errstate(all="ignore"):
-            t, y, left = self.start, plain_np.ones(self.states), []
-            for g in events:
-                g.run(t, y)
-            if events and plain.written():
+        others = [*self.events, *([self.jac] if self.jac else [])]
+        functions = [ComposedFunction(of, f) for f in (self.fun, *others)]
+        with on_plain_values(*functions) as (plain, (f, *rest)), plain_np.errstate(all="ignore"):
+            t, y, left = self.start, plain_np.ones(self.columns), []
+            for g in rest:
+                last = g.run(t, y.reshape(-1))
+            if rest and plain.written():
                 raise KernelError(f"{NAME}: an event function leaves something behind")
+            if self.jac:
+                self.compare(last, lambda y: f.run(t, y), y)
             f.run(t, y)
             written = plain.written()
             for fill in (plain_np.nan, 2.0) if written else ():
@@ -196,7 +225,9 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     method = given.get("method", "RK45")
     implicit = IMPLICIT_STEPS.get(method)
-    if not (implicit or METHODS.get(method) in EXPLICIT or method == "LSODA") or given.get("vectorized"):
+    if not (implicit or METHODS.get(method) in EXPLICIT or method == "LSODA"):
+        return None
+    if not (given.get("jac") is None or implicit and callable(given["jac"])):
         return None
     if not OPTIONS.issuperset(options) or not plain_floats(*options.values()):
         return None

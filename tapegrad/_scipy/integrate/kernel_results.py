@@ -78,8 +78,12 @@ def has_derivative(x) -> bool:
 
 def slope_of(given: dict) -> Callable:
     """Return the right-hand side of a call as a function (t, y)."""
-    fun, args = given["fun"], tuple(given.get("args") or ())
-    return lambda t, y: as_float_array(fun(t, y, *args))
+    fun, args, columns = given["fun"], tuple(given.get("args") or ()), given.get("vectorized")
+
+    def slope(t, y):
+        return np.reshape(as_float_array(fun(t, np.reshape(y, (-1, 1)) if columns else y, *args)), shape(y))
+
+    return slope
 
 
 @dataclass
