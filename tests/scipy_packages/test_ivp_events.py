@@ -228,3 +228,31 @@ def test_an_end_at_the_second_crossing():
     k = np.array([9.0, 0.0, 1.0])
     assert tg.prepare(end, k)(k) == end(k) == pytest.approx(np.pi / 2, rel=1e-7)
     np.testing.assert_allclose(tg.prepare(end, k).grad(k)[0], -np.pi / 36, rtol=1e-6)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_segments_share_a_kernel(changes, monkeypatch):
+    """Calls of one recording that read the same are one kernel. What changes between them is seen."""
+    made = []
+    kernel = ivp_kernel.KernelCall.kernel
+    monkeypatch.setattr(ivp_kernel.KernelCall, "kernel", lambda self: made.append(1) or kernel(self))
+
+    def total(k):
+        rate, y, found = [1.0], np.ones(1), 0.0
+        for j in range(4):
+            s = solve_ivp(
+                lambda t, y: -k[0] * rate[0] * y, (j, j + 1.0), y, rtol=1e-10, atol=1e-12, t_eval=[j + 1.0]
+            )
+            y = s.y[:, -1]
+            found = found + y[0]
+            if changes:
+                rate[0] *= 1.5
+        return found
+
+    rates = np.cumsum([1.5**j if changes else 1.0 for j in range(4)])
+    p = tg.prepare(total, np.ones(1))
+    for k in (np.array([0.4]), np.array([0.7])):
+        value, gradient = p.value_and_grad(k)
+        assert value == pytest.approx(np.exp(-k[0] * rates).sum(), rel=1e-8)
+        assert gradient[0] == pytest.approx(-(rates * np.exp(-k[0] * rates)).sum(), rel=1e-7)
+    assert len(made) == (4 if changes else 1)

@@ -272,8 +272,8 @@ def samples_of(traces) -> int:
 class SharedKernel:
     """A kernel that is traced once: calls of one form read the same."""
 
-    def __init__(self, kernel, form: list | None):
-        self.kernel, self.form, self.traced = kernel, form, False
+    def __init__(self, kernel, shared: bool):
+        self.kernel, self.shared, self.traced = kernel, shared, False
 
     def path(self, theta, times):
         """Return the rows of the kernel."""
@@ -282,7 +282,7 @@ class SharedKernel:
                 f"{NAME}: the kernel was traced again, by a call that may have read other things"
             )
         found = self.kernel.path(theta, times)
-        if self.form is not None and not self.traced:
+        if self.shared and not self.traced:
             self.settle()
         return found
 
@@ -312,10 +312,12 @@ class Candidate:
 
     def build(self, made: KernelCall, given: dict) -> "Candidate":
         self.writes = made.writes_scratch()
-        self.states = SharedKernel(made.kernel(), self.form)
+        # in a recording each replay compares what a kernel has captured
+        shared = self.form is not None and all([t.visibility == SAMPLED for t in OPEN.hiding])
+        self.states = SharedKernel(made.kernel(), shared)
         if made.events and OPEN.hiding:
             kinds = [EventKind.of(g) for g in functions_of_events(given.get("events"))]
-            self.search = SharedKernel(made.search(kinds), self.form)
+            self.search = SharedKernel(made.search(kinds), shared)
         return self
 
 
@@ -340,17 +342,26 @@ def form_of(call: Call, orders: list, writes: bool) -> list | None:
     return [*form, orders]
 
 
-def candidate_of(form: list, code) -> Candidate:
-    """Return the candidate for calls of this form."""
-    for found in reversed(CANDIDATES):
+def candidate_of(form: list, code, known: list) -> Candidate:
+    """Return the candidate for calls of this form among those that are known."""
+    for found in reversed(known):
         if found.form == form:
-            if found is not CANDIDATES[-1]:
-                CANDIDATES.remove(found)
-                CANDIDATES.append(found)
+            if found is not known[-1]:
+                known.remove(found)
+                known.append(found)
             return found
-    CANDIDATES.append(Candidate(form, code))
-    del CANDIDATES[:-MOST_CANDIDATES]
-    return CANDIDATES[-1]
+    known.append(Candidate(form, code))
+    del known[:-MOST_CANDIDATES]
+    return known[-1]
+
+
+def known_candidates() -> list:
+    """Return the candidates that this call may use: those of its recording, or of all other calls."""
+    for trace in OPEN.hiding:
+        if trace.visibility != SAMPLED:
+            own: list = trace.__dict__.setdefault("ivp_kernels", [])
+            return own
+    return CANDIDATES
 
 
 def shared_kernel(made: KernelCall, given: dict, levels: list) -> Candidate | None:
@@ -366,7 +377,7 @@ def shared_kernel(made: KernelCall, given: dict, levels: list) -> Candidate | No
         if OPEN.hiding:
             return Candidate(None).build(made, given)
         raise KernelError(f"{NAME}: nothing tells what the right-hand side reads and shows")
-    found = candidate_of(form, code)
+    found = candidate_of(form, code, known_candidates())
     if found.states is None and (OPEN.hiding or found.pays()):
         found.build(made, given)
     return found if found.states else None
@@ -384,7 +395,7 @@ def solve_in_kernel(args: tuple, kwargs: dict):
         return None
     known = heard()
     try:
-        return result_by_kernel(given, recorded)
+        return result_by_kernel(given)
     except Exception:  # what a kernel cannot run, SciPy can, or raises again
         take_back(known)
         if not many:
@@ -392,7 +403,7 @@ def solve_in_kernel(args: tuple, kwargs: dict):
         return None
 
 
-def result_by_kernel(given: dict, recorded: bool):
+def result_by_kernel(given: dict):
     steps = steps_of(given)
     if steps is None or not is_serviceable(given, steps):
         return None
@@ -417,10 +428,7 @@ def result_by_kernel(given: dict, recorded: bool):
     found: Any = None
     for steps.limit in STEPS_BETWEEN:
         made = KernelCall(call, copy.copy(steps), n, 0.0 if isinstance(start, Variable) else start)
-        if recorded:
-            kernel: Any = Candidate(None).build(made, given)
-        else:
-            kernel = shared_kernel(made, given, levels)
+        kernel = shared_kernel(made, given, levels)
         if kernel is None:
             return None
         found = found or scipys_result(given, kernel)
