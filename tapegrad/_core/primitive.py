@@ -195,6 +195,13 @@ class Trace:
         if self.visibility:
             OPEN.hiding = (*OPEN.hiding, self)
 
+    def conditions(self) -> int:
+        """Return how many conditions on hidden values hold this transform to what it has done."""
+        return 0
+
+    def drop_conditions(self, count: int) -> None:
+        """Keep that many conditions: nothing depends on the answers to later ones."""
+
     def without_derivatives(self, x: Variable) -> Variable:
         """x without the derivatives that its slot carries."""
         return x

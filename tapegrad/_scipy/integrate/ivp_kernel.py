@@ -393,11 +393,13 @@ def solve_in_kernel(args: tuple, kwargs: dict):
         return None
     if not many and work_of(code) < COMPILATION / 2:
         return None
-    known = heard()
+    known, conditions = heard(), [(trace, trace.conditions()) for trace in OPEN.hiding]
     try:
         return result_by_kernel(given)
     except Exception:  # what a kernel cannot run, SciPy can, or raises again
         take_back(known)
+        for trace, count in conditions:
+            trace.drop_conditions(count)
         if not many:
             REFUSED.setdefault(code, set()).add(method)
         return None

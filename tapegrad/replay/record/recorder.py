@@ -10,6 +10,7 @@ the answer is a condition on which the program holds.
 Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
 
 import functools
+import itertools
 import sys
 import warnings
 from typing import Any
@@ -187,6 +188,12 @@ class Record(Trace):
         self.adopted.append((x, array, k))
         x._value, x._trace, x._slot = hollow(xp_of(array), array.shape, array.dtype, array.strides), self, k
         x._version, x._saved = getattr(x, "_version", 0), True
+
+    def conditions(self) -> int:
+        return len(self.guards)
+
+    def drop_conditions(self, count: int) -> None:
+        self.guards = dict(itertools.islice(self.guards.items(), count))
 
     def values(self, x):
         """(A copy: whoever asks may write it.)"""
