@@ -30,6 +30,7 @@ CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, befo
 FREE_RECORDINGS = 4  # recordings of other kinds of calls in vain, before calls run as they are in between
 VAIN_RECORDINGS = 5  # recordings in vain in a row, before the function runs as it is
 CALLS_PER_RECORDING = 10  # plain calls that take about as long as a recording
+UNATTEMPTED_REPLAYS = 15  # calls run as they are after others for which conditions failed, at most
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
 TRIED_REPLAYS = 8  # of each of two texts, after which the faster one stays
 TOLD_CALLS = 3  # calls run as they are for one reason, before a warning tells it
