@@ -62,7 +62,7 @@ def open_grid(to: tuple, axis: int) -> tuple:
 def taken_at(x, *, at, axis):
     """The elements of x at the indices `at` along one axis. `at` has as many axes as x; axes of one element
     are broadcast."""
-    if xp_of(x) is np and at.size < SHORT_INDEX:
+    if type(x) is np.ndarray and at.size < SHORT_INDEX:
         others = open_grid(x.shape, axis)
         return x[(*others[:axis], at, *others[axis:])]
     if is_last(x.shape, axis):  # a vector, or several
