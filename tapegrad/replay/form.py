@@ -166,7 +166,7 @@ class TransformForm:
             return self.plain(args)
         if type(failed) is Guard:
             self.missed, self.condition = self.missed + 1, failed
-            self.unattempted = min(2 ** (self.missed - 1), UNATTEMPTED_REPLAYS + 1) - 1
+            self.unattempted = min(2 ** max(self.missed - 2, 0), UNATTEMPTED_REPLAYS + 1) - 1
         if (
             self.owner.on_change == "raise"
             and type(failed) is not Departure
