@@ -33,7 +33,7 @@ from .products import flat_operand
 from .shaping import arrays_of, astype, broadcast_to, concatenate, reshape, zeros_like
 from .zero_derivative import argpartition, argsort, searchsorted
 
-SHORT_INDEX = 1000  # places for which NumPy's `take_along_axis` takes longer to begin than to end
+SHORT_INDEX = 1000  # places, and elements of an axis, below which `take_along_axis` takes long to begin
 
 # --- elements by an index along one axis ---
 
@@ -52,7 +52,7 @@ def is_last(to: tuple, axis: int) -> bool:
 
 @functools.lru_cache(64)
 def open_grid(to: tuple, axis: int) -> tuple:
-    """The indices of all elements of an array of NumPy along each axis but this one."""
+    """The indices of all elements of a small array of NumPy along each axis but this one."""
     return tuple(
         [np.arange(n).reshape((n,) + (1,) * (len(to) - 1 - i)) for i, n in enumerate(to) if i != axis]
     )
@@ -62,7 +62,7 @@ def open_grid(to: tuple, axis: int) -> tuple:
 def taken_at(x, *, at, axis):
     """The elements of x at the indices `at` along one axis. `at` has as many axes as x; axes of one element
     are broadcast."""
-    if type(x) is np.ndarray and at.size < SHORT_INDEX:
+    if type(x) is np.ndarray and max(at.size, *x.shape) < SHORT_INDEX:
         others = open_grid(x.shape, axis)
         return x[(*others[:axis], at, *others[axis:])]
     if is_last(x.shape, axis):  # a vector, or several
@@ -91,7 +91,7 @@ def added_at(x, *, at, axis, like):
         x, at = [y.reshape(joined_axes(y.shape, axis)) for y in (x, at)]
         like = like[: axis + 1]
     into = out.reshape(like)
-    if library is np:
+    if library is np and max(like) < SHORT_INDEX:
         where = [*open_grid(like, axis)]
         where.insert(axis, at)
     else:
