@@ -3,7 +3,6 @@
 The order is found on primal values and applied as a constant permutation. Equal elements keep their
 order, so the derivative of `sort` is the same with every library."""
 
-import functools
 import math
 
 import numpy as np
@@ -33,8 +32,6 @@ from .products import flat_operand
 from .shaping import arrays_of, astype, broadcast_to, concatenate, reshape, zeros_like
 from .zero_derivative import argpartition, argsort, searchsorted
 
-SHORT_INDEX = 1000  # places, and elements of an axis, below which `take_along_axis` takes long to begin
-
 # --- elements by an index along one axis ---
 
 # The index is a setting, or an operand if a trace hides it.
@@ -50,21 +47,12 @@ def is_last(to: tuple, axis: int) -> bool:
     return 0 < axis + 1 < len(to) and math.prod(to[axis + 1 :]) == 1
 
 
-@functools.lru_cache(64)
-def open_grid(to: tuple, axis: int) -> tuple:
-    """The indices of all elements of a small array of NumPy along each axis but this one."""
-    return tuple(
-        [np.arange(n).reshape((n,) + (1,) * (len(to) - 1 - i)) for i, n in enumerate(to) if i != axis]
-    )
-
-
 @primitive(batch="moves")
 def taken_at(x, *, at, axis):
     """The elements of x at the indices `at` along one axis. `at` has as many axes as x; axes of one element
     are broadcast."""
-    if type(x) is np.ndarray and max(at.size, *x.shape) < SHORT_INDEX:
-        others = open_grid(x.shape, axis)
-        return x[(*others[:axis], at, *others[axis:])]
+    if type(x) is np.ndarray and x.ndim == at.ndim == 1:
+        return x[at]  # without the preparations of `take_along_axis`
     if is_last(x.shape, axis):  # a vector, or several
         lines = xp_of(x).take_along_axis(
             x.reshape(x.shape[: axis + 1]), at.reshape(joined_axes(at.shape, axis)), axis
@@ -91,12 +79,8 @@ def added_at(x, *, at, axis, like):
         x, at = [y.reshape(joined_axes(y.shape, axis)) for y in (x, at)]
         like = like[: axis + 1]
     into = out.reshape(like)
-    if library is np and max(like) < SHORT_INDEX:
-        where = [*open_grid(like, axis)]
-        where.insert(axis, at)
-    else:
-        where = [library.arange(n).reshape((n,) + (1,) * (len(like) - 1 - i)) for i, n in enumerate(like)]
-        where[axis] = at
+    where = [library.arange(n).reshape((n,) + (1,) * (len(like) - 1 - i)) for i, n in enumerate(like)]
+    where[axis] = at
     for i, n in enumerate(like):
         if i != axis and at.shape[i] != n:
             where[i] = where[i][:1] * 0
