@@ -144,7 +144,7 @@ def library_call(f: Callable, args, kwargs: dict):
     return getattr(library, f.__name__, f)(*args, **kwargs)
 
 
-UNNESTED = SIMPLE | HANDLES
+UNNESTED, FLAT = SIMPLE | HANDLES, SIMPLE | {ArgumentPlaceholder}
 
 
 def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
@@ -152,7 +152,10 @@ def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
     name, values = f.__name__, nested(of)
 
     def run(*hidden, args, kwargs):
-        args, kwargs = filled(hidden, (args, kwargs))
+        if kwargs or not FLAT.issuperset(map(type, args)):
+            args, kwargs = filled(hidden, (args, kwargs))
+        else:  # the usual case
+            args = [hidden[a.k] if type(a) is ArgumentPlaceholder else a for a in args]
         return library_call(f, args, kwargs)
 
     prim = Primitive(name, run)

@@ -30,6 +30,7 @@ CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, befo
 FREE_RECORDINGS = 4  # recordings of other kinds of calls in vain, before calls run as they are in between
 VAIN_RECORDINGS = 5  # recordings in vain in a row, before the function runs as it is
 CALLS_PER_RECORDING = 10  # plain calls that take about as long as a recording
+UNATTEMPTED_REPLAYS = 15  # calls run as they are after others for which conditions failed, at most
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
 TRIED_REPLAYS = 8  # of each of two texts, after which the faster one stays
 TOLD_CALLS = 3  # calls run as they are for one reason, before a warning tells it
@@ -103,6 +104,7 @@ GROUP_OPERATIONS = 600  # operations of a group
 GROUP_INSTRUCTIONS = 150  # instructions of a group
 WRITTEN_OUT_TERMS = 4  # terms of a sum that are written out
 COSTLY_OPERATIONS = 6  # operations from which a value is costly
+FUNCTION_OPERATIONS = 30  # operations from which it is one of a function
 ITEM_ELEMENTS = 4096  # elements of an item of work
 VECTOR_OPERATIONS = 60  # operations from which one register holds a vector
 BLOCK_THREADS = 128  # threads of a block of a device
@@ -139,7 +141,8 @@ COMPUTED_INDEX_NS = 2.0  # of an element at an index that is computed, in a bloc
 LOOPED_ROW_NS = 20  # of one of a trip, beside one of a compiled loop
 REREAD_BYTE_NS = 0.06  # of a byte of a matrix that is read once more
 GROUP_SHARE_NS = 500  # that an instruction of a block has to save, for its share of the call of a group
-SLOW_ELEMENT_NS = 0.5 if has_vector_loop("exp") else 5.0  # of an element of a costly operation
+SLOW_ELEMENT_NS = 0.5  # of an element of a costly operation, of which NumPy does several at once
+FUNCTION_ELEMENT_NS = 8.0  # of a function of which it does one after the other
 COMPILED_FUNCTION_NS = 0.5  # the same of `exp` and its like within a block, beside one in a compiled loop
 CALL_NS = 600  # of a call of NumPy
 WRITE_NS = 1500  # of a write into a region
@@ -147,3 +150,9 @@ SUMMED_ROW_NS = 10  # of a row that NumPy adds up
 PASS_ELEMENT_NS = 0.3  # of an element that NumPy reads and writes
 OPERATION_NS = 0.05  # of an operation of an element in a compiled loop
 GROUP_ENTRY_NS = 3000  # of the call of a group
+
+
+def slow_element_ns(name: str, operations: int) -> float:
+    """Return how many ns an element of a costly operation takes NumPy."""
+    single = operations >= FUNCTION_OPERATIONS and not has_vector_loop(name)
+    return FUNCTION_ELEMENT_NS if single else SLOW_ELEMENT_NS

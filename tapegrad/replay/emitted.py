@@ -42,9 +42,9 @@ from .costs import (
     MATRIX_BYTES,
     REREAD_BYTE_NS,
     REUSED_BYTES,
-    SLOW_ELEMENT_NS,
     TEXT_ELEMENT_NS,
     WRITTEN_AGAIN_NS,
+    slow_element_ns,
 )
 from .instruction_table import END, InstructionTable
 from .interpreter.arena import Arena
@@ -153,17 +153,11 @@ class EmittedProgram:
                 within, alone = BLOCK_ELEMENT_NS, TEXT_ELEMENT_NS
                 if i.prim in COMPUTED_INDICES:
                     within = alone = COMPUTED_INDEX_NS
-                elif self.is_costly(i):
-                    alone = SLOW_ELEMENT_NS
+                elif (operations := operation_count(i)) >= COSTLY_OPERATIONS:
+                    alone = slow_element_ns(i.name, operations)
                     within = COMPILED_FUNCTION_NS if has_own_function(i) else alone
                 saved += inside * (within * size - GROUP_SHARE_NS) + (count - inside) * alone * size
         return max(saved, 0.0) + REREAD_BYTE_NS * self.read_again()
-
-    def is_costly(self, i: Instruction) -> bool:
-        """Does an element of an elementwise instruction take many operations?"""
-        graphs = load("tapegrad.replay.scalar_graph")
-        found = graphs.of_graph(graphs.cost, i, (False,) * len(i.args))
-        return found is not None and found[0] >= COSTLY_OPERATIONS
 
     def read_again(self) -> int:
         """Bytes of large matrices that products with vectors read a second time and more: a loop over the
@@ -552,6 +546,13 @@ class EmittedProgram:
             self.lines.append(f"{x}{step}[{at}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
         else:
             self.lines.append(f"{x} = {self.body(i.prim, i.params)}({', '.join([x, *args[1:]])})")
+
+
+def operation_count(i: Instruction) -> int:
+    """Return about how many operations an element of an elementwise instruction takes; 0 of another one."""
+    graphs = load("tapegrad.replay.scalar_graph")
+    found = graphs.of_graph(graphs.cost, i, (False,) * len(i.args))
+    return 0 if found is None else found[0]
 
 
 def unlike_instructions(kinds: InstructionKinds) -> int:

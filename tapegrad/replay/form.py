@@ -32,6 +32,7 @@ from .costs import (
     PROGRAMS_KEPT,
     REPLAYS_PER_RECORDING,
     TOLD_CALLS,
+    UNATTEMPTED_REPLAYS,
     VAIN_RECORDINGS,
 )
 from .methods import METHODS, PRODUCTS
@@ -105,6 +106,9 @@ class TransformForm:
         self.told = False  # that they are in vain
         # calls run as they are since the last recording; how many replays there were before it
         self.waited = self.replayed = 0
+        # calls in a row for which a condition failed, the last one of those; how many calls are now run as
+        # they are, without a replay that is likely to fail
+        self.missed, self.condition, self.unattempted = 0, None, 0
         self.eager: str | None = None  # why the function is run as it is
         self.plainly: collections.Counter = collections.Counter()  # why single calls were run as they are
         self.full = False  # are calls of further kinds run as they are?
@@ -135,6 +139,10 @@ class TransformForm:
         if self.groups:
             return self.plain(args) if any_variable(args) else self.together(args)
         failed = None
+        if self.unattempted:
+            self.unattempted -= 1
+            if self.owner.on_change == "record" and self.waits(self.condition):
+                return self.plain(args)
         for k, kept in enumerate(self.programs):
             values = kept.values(args)
             if values is None:
@@ -152,9 +160,13 @@ class TransformForm:
             if k:  # (another thread may have put others there)
                 self.programs = [kept, *[other for other in self.programs if other is not kept]]
             self.replays += 1
+            self.missed = self.unattempted = 0
             return found
         if any_variable(args):
             return self.plain(args)
+        if type(failed) is Guard:
+            self.missed, self.condition = self.missed + 1, failed
+            self.unattempted = min(2 ** max(self.missed - 2, 0), UNATTEMPTED_REPLAYS + 1) - 1
         if (
             self.owner.on_change == "raise"
             and type(failed) is not Departure
@@ -258,6 +270,7 @@ class TransformForm:
             CollectorPause()
             y = self.recorded(args, failed)
         self.waited, self.replayed = 0, self.replays
+        self.missed = self.unattempted = 0
         return y
 
     def recorded(self, args: tuple, failed):

@@ -97,3 +97,14 @@ def test_ratios_of_gamma_functions_at_two_poles(f, exact, a, b):
         first, second = (y[2] - y[1]) / (2 * h), (y[3] - y[2] - y[1] + y[0]) / (3 * h * h)
     assert tg.grad(one)(a) == pytest.approx(float(first), rel=1e-13)
     assert tg.jvp(tg.grad(one), (a,), (1.0,))[1] == pytest.approx(float(second), rel=1e-13)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 6])
+def test_polygamma_of_many_numbers(order):
+    slope = tg.grad(lambda x: tg.scipy.special.polygamma(order - 1, x).sum())
+    x = 10.0 ** np.linspace(-5, 5, 300)
+    np.testing.assert_allclose(slope(x), [float(mp.polygamma(order, mp.mpf(v))) for v in x], rtol=2e-15)
+    assert slope(x.astype("f4")).dtype == np.float32
+    edges = np.concatenate([[np.inf, np.nan, 5e-324, 1e300], x])
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(slope(edges)[:4], sp.polygamma(order, edges[:4]))

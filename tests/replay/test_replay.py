@@ -14,6 +14,7 @@ import pytest
 import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.errors import AliasError, ArgumentError, GuardError, ShapeError
+from tapegrad.replay.cached_program import CachedProgram
 from tapegrad.replay.costs import CALLS_PER_RECORDING
 
 pytestmark = pytest.mark.smoke
@@ -790,6 +791,23 @@ def test_other_ways_are_recorded_once_calls_have_paid_for_it():
     for n in range(40):
         np.testing.assert_allclose(q.grad(points[n % 3]), tg.grad(f)(points[n % 3]), rtol=1e-12)
     assert recordings(q) == 3 and replayed(q)
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.ReplayWarning")
+def test_ways_that_do_not_come_again_are_seldom_tried(monkeypatch):
+    tried, replay = [], CachedProgram.replay
+    monkeypatch.setattr(CachedProgram, "replay", lambda kept, values: tried.append(0) or replay(kept, values))
+    f, points = events(40), np.random.default_rng(0).random((60, 3)) + 0.2
+    p = tg.prepare(f, X)
+    for x in points:
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-12)
+    assert len(tried) < 40
+    for _ in range(2 * CALLS_PER_RECORDING):  # (the last way that was recorded)
+        p.grad(points[30])
+    before = len(tried)
+    for _ in range(5):
+        p.grad(points[30])
+    assert len(tried) == before + 5 and replayed(p)
 
 
 def test_ways_in_turn_are_recorded_one_after_the_other():

@@ -876,7 +876,7 @@ def in_logs(x):
 @pytest.mark.parametrize("name", INFINITE)
 def test_infinite_values_of_infinite_ones_stay_in_blocks(name, compile, monkeypatch):
     # Where `exp` is slow the rows of "lines" are worth a group, and groups give infinite values up.
-    monkeypatch.setattr(compiled_groups, "SLOW_ELEMENT_NS", 1.0)
+    monkeypatch.setattr(compiled_groups, "slow_element_ns", lambda name, operations: 1.0)
     f, x = INFINITE[name], np.linspace(0.1, 0.4, 40)
     p = tg.prepare(f, x, compile=compile)
     for k in range(1, 16):

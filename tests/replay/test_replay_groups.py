@@ -28,7 +28,7 @@ X, Y = RNG.normal(size=N), RNG.uniform(0.1, 0.9, size=N)
 def small_arrays_too(monkeypatch):
     """Groups are made of what the interpreter would do as fast."""
     monkeypatch.setattr(compiled_groups, "BLOCK_ELEMENT_NS", 4.0)
-    monkeypatch.setattr(compiled_groups, "SLOW_ELEMENT_NS", 8.0)
+    monkeypatch.setattr(compiled_groups, "slow_element_ns", lambda name, operations: 8.0)
     monkeypatch.setattr(_emitted, "BLOCK_ELEMENT_NS", 4.0)
 
 
@@ -500,6 +500,17 @@ def test_groups_alike_have_one_code():
     turn, before = np.linalg.qr(RNG.normal(size=(30, 30)))[0], len(compiled_groups.CODES)
     emitted = fused(f, (X.reshape(20, 30),), rtol=1e-12)
     assert len(emitted.groups) >= 3 and len(compiled_groups.CODES) - before < len(emitted.groups)
+
+
+def test_what_reads_a_sum_waits_for_the_loop_that_adds_it_up():
+    def f(x):
+        y, total = np.tanh(x), 0.0
+        for _ in range(5):
+            total = total * 0.5 + y.sum()
+            y = np.tanh(y) + x
+        return total
+
+    assert len(fused(f, (X,), (Y,), method="grad").groups) == 1
 
 
 # --- random programs ---

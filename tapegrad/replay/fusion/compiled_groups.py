@@ -27,9 +27,9 @@ from ..costs import (
     GROUP_ENTRY_NS,
     OPERATION_NS,
     PASS_ELEMENT_NS,
-    SLOW_ELEMENT_NS,
     SUMMED_ROW_NS,
     WRITE_NS,
+    slow_element_ns,
 )
 from ..record.instructions import ufunc_of
 from ..record.settings_keys import settings_key
@@ -91,7 +91,7 @@ class Group:
     def gain(self, now) -> float:
         """About how many nanoseconds it saves."""
         saved = 0.0
-        for k, _ in now.code:
+        for k, i in now.code:
             d = now.values.get(k) or now.sums[k]
             if k not in self.carried and not (type(d) is RegionView and d.is_view):
                 size = (
@@ -100,7 +100,8 @@ class Group:
                     else math.prod(d.shape if k in self.sums else self.shown[k][1])
                 )
                 if k in self.kinds.within:
-                    each = BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS
+                    costly = d.cost >= COSTLY_OPERATIONS
+                    each = slow_element_ns(i.name, d.cost) if costly else BLOCK_ELEMENT_NS
                     if isinstance(d, Indexed):
                         each = BLOCK_INDEX_NS if d.counts == [None] else COMPUTED_INDEX_NS
                     saved += BLOCK_ROW_NS + each * size

@@ -1,8 +1,9 @@
 """Which instructions of a program run together as compiled loops: what is elementwise, what only moves
 elements, and sums.
 
-A program is read in order.  What can be in a group is gathered until an instruction that cannot asks for it;
-then the group is closed. Views of what lies in memory are no work, and are carried on into the next group."""
+A program is read in order. What can be in a group is gathered. An instruction that cannot, and reads what was
+gathered, is deferred. The group is closed when another one reads that, or must not wait. Views of what lies
+in memory are no work, and are carried on into the next group."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from ..costs import (
     WRITTEN_OUT_TERMS,
 )
 from ..program import Program
-from ..record.instructions import GROUP, LAID, Instruction, laid_settings
+from ..record.instructions import GROUP, LAID, Instruction, is_pure, laid_settings
 from ..scalar_graph import as_number, cost, of_graph
 from .compiled_groups import BOOL, FLOATS, INTEGERS, Group, GroupCode, SummedValue, packed_strides
 from .computed_places import INDEXED, IntegerElement, ScatteredSum, indexed, is_exact
@@ -290,21 +291,27 @@ class Reader:
         self.alone = {}  # name -> how many large ones are in no group
         self.others = others
         self.now = OpenGroup({})
+        self.deferred: dict = {}  # instructions that wait for the group
         for part in parts or (self.kinds.pairs,):
             for k, i in part:
                 self.read(k, i)
-                self.kinds.done.add(k)
+                if k not in self.deferred:
+                    self.kinds.done.add(k)
             self.close()
         join_products(self)
 
     def read(self, k: int, i: Instruction) -> None:
         d = self.kinds.known[k]
+        waits = not self.deferred.keys().isdisjoint(i.args)
         if d is None:
-            if self.now.holds(i):
+            if waits or self.now.holds(i):
+                if self.now.code and is_pure(i.prim) and k not in self.program.guards:
+                    self.deferred[k] = i
+                    return
                 self.close()
             self.plain(k, i)
             return
-        if self.now.full(self.kinds.float_of(k, i), i):
+        if waits or self.now.full(self.kinds.float_of(k, i), i):
             self.close()
         if not self.now.add(k, i, d, self.kinds):
             self.close()
@@ -359,6 +366,10 @@ class Reader:
             self.now = OpenGroup(made.carried, now)
         else:
             self.now = OpenGroup(dict(now.values), now)
+        deferred, self.deferred = self.deferred, {}
+        for k, i in deferred.items():
+            self.plain(k, i)
+        self.kinds.done.update(deferred)
 
 
 def read_groups(program: Program, others, within) -> Reader:
