@@ -166,3 +166,26 @@ def test_an_operator_of_the_users_functions():
         return scipy.sparse.linalg.cg(operator, x, rtol=1e-12)[0].sum()
 
     np.testing.assert_allclose(tg.grad(f)(X), differences(f, X), rtol=1e-6)
+
+
+def test_a_users_trend_is_that_of_each_segment():
+    x = np.random.default_rng(0).normal(size=256)
+    without_mean = lambda d: d - d.mean()
+    for spectrum in (
+        lambda x: scipy.signal.welch(x, nperseg=64, detrend=without_mean)[1],
+        lambda x: scipy.signal.csd(x, x**2, nperseg=64, detrend=without_mean)[1].real,
+        lambda x: scipy.signal.ShortTimeFFT(np.ones(16), 8, 1.0).stft_detrend(x, without_mean).real,
+        lambda x: scipy.signal.ShortTimeFFT(np.ones(16), 8, 1.0).stft(x, padding="odd").imag,
+    ):
+        value, tangent = tg.jvp(spectrum, (x,), (np.sin(x),))
+        plain = [spectrum(x + h * np.sin(x)) for h in (-1e-4, 0.0, 1e-4)]
+        np.testing.assert_allclose(value, plain[1], rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(tangent, (plain[2] - plain[0]) / 2e-4, rtol=1e-6, atol=1e-8)
+
+
+def test_the_periodogram_of_a_frequency_near_zero():
+    t, y = np.arange(10.0), np.random.default_rng(0).normal(size=10)
+    power = lambda y: scipy.signal.lombscargle(t, y, np.array([1e-9, 1e-5, 1.0]))
+    value, tangent = tg.jvp(power, (y,), (y,))
+    np.testing.assert_allclose(value, power(y), rtol=1e-12)
+    np.testing.assert_allclose(tangent, 2.0 * power(y), rtol=1e-9)  # a quadratic form of y
