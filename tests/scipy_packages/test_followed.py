@@ -189,3 +189,22 @@ def test_the_periodogram_of_a_frequency_near_zero():
     value, tangent = tg.jvp(power, (y,), (y,))
     np.testing.assert_allclose(value, power(y), rtol=1e-12)
     np.testing.assert_allclose(tangent, 2.0 * power(y), rtol=1e-9)  # a quadratic form of y
+
+
+@pytest.mark.parametrize("method", ["nearest", "linear", "pchip", "slinear"])
+def test_grids_of_few_nodes(method):
+    grid = [np.array([0.0, 1.0, 2.5, 3.0]), np.array([5.0, 4.0, 2.0, 1.0])]
+    values = np.random.default_rng(0).normal(size=(4, 4))
+    at = np.array([[0.2, 4.6], [2.9, 1.1], [-0.5, 1.0]])
+    if method in ("nearest", "linear"):  # an axis of one node
+        grid, values, at = [*grid, np.array([7.0])], values[:, :, None], np.insert(at, 2, 8.0, axis=1)
+
+    def f(values, at):
+        return scipy.interpolate.RegularGridInterpolator(
+            grid, values, method, bounds_error=False, fill_value=None
+        )(at)
+
+    value, tangent = tg.jvp(f, (values, at), (values, np.cos(at)))
+    np.testing.assert_allclose(value, f(values, at), rtol=1e-12)
+    moved = [f(values * (1 + h), at + h * np.cos(at)) for h in (-1e-5, 1e-5)]
+    np.testing.assert_allclose(tangent, (moved[1] - moved[0]) / 2e-5, rtol=1e-7, atol=1e-8)
