@@ -267,7 +267,9 @@ def test_fit_of_censored_data():
 SCATTERED = np.random.default_rng(0).uniform(size=(25, 2)) * [1.0, 50.0]
 
 
-@pytest.mark.parametrize("kind", ["LinearNDInterpolator", "NearestNDInterpolator", "CloughTocher2DInterpolator"])
+@pytest.mark.parametrize(
+    "kind", ["LinearNDInterpolator", "NearestNDInterpolator", "CloughTocher2DInterpolator"]
+)
 def test_scattered_data_in_another_scale(kind):
     """Points are scaled by `rescale`, in objects that are captured and in those that are made inside."""
     new, data = getattr(scipy.interpolate, kind), np.sin(SCATTERED.sum(axis=1))
