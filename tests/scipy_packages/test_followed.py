@@ -208,3 +208,19 @@ def test_grids_of_few_nodes(method):
     np.testing.assert_allclose(value, f(values, at), rtol=1e-12)
     moved = [f(values * (1 + h), at + h * np.cos(at)) for h in (-1e-5, 1e-5)]
     np.testing.assert_allclose(tangent, (moved[1] - moved[0]) / 2e-5, rtol=1e-7, atol=1e-8)
+
+
+def test_knots_at_the_ends_of_a_spline():
+    x, y = np.linspace(0.0, 2.0, 8), np.cos(np.arange(8.0))
+    for at, times in ((0.0, 2), (2.0, 3), (x[3], 2)):
+
+        def f(y, at=at, times=times):
+            return scipy.interpolate.splev(
+                [0.1, 0.9, 1.9], scipy.interpolate.insert(at, scipy.interpolate.splrep(x, y), times)
+            )
+
+        value, tangent = tg.jvp(f, (y,), (y,))  # the spline stays the same
+        expected = scipy.interpolate.splev([0.1, 0.9, 1.9], scipy.interpolate.splrep(x, y))
+        np.testing.assert_allclose([value, tangent], [expected] * 2, rtol=1e-12)
+    with pytest.raises(ValueError, match="outside"):
+        tg.grad(lambda y: scipy.interpolate.insert(2.5, scipy.interpolate.splrep(x, y))[1].sum())(y)
