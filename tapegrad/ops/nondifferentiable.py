@@ -32,8 +32,8 @@ CALL = (lambda f, args, kwargs: f(*args, **kwargs)).__code__
 
 
 def at_users_line(f: Callable, *args, **kwargs):
-    """`f(*args, **kwargs)`, called from two frames that stand for the user's.  A warning of f's at the line of
-    its caller, or of the caller of that, is at the user's."""
+    """`f(*args, **kwargs)`, called from two frames that stand for the user's. A warning of f's at the line
+    of its caller, or of the caller of that, is at the user's."""
     frame = users_frame() or sys._getframe(1)
     code = call_at(frame.f_code.co_filename, frame.f_lineno)
     call = FunctionType(code, getattr(frame.f_globals, "real", frame.f_globals))

@@ -442,5 +442,6 @@ def rot90(m, k=1, axes=(0, 1)):
 
 
 follow(
-    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit,
+    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.array_split,
+    np.split, np.hsplit, np.vsplit, np.dsplit,
 )  # fmt: skip
