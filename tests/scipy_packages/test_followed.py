@@ -176,6 +176,7 @@ def test_a_users_trend_is_that_of_each_segment():
         lambda x: scipy.signal.csd(x, x**2, nperseg=64, detrend=without_mean)[1].real,
         lambda x: scipy.signal.ShortTimeFFT(np.ones(16), 8, 1.0).stft_detrend(x, without_mean).real,
         lambda x: scipy.signal.ShortTimeFFT(np.ones(16), 8, 1.0).stft(x, padding="odd").imag,
+        lambda x: scipy.signal.ShortTimeFFT(np.ones(8), 3, 1.0, mfft=16).stft(x.reshape(64, 4), axis=0).real,
     ):
         value, tangent = tg.jvp(spectrum, (x,), (np.sin(x),))
         plain = [spectrum(x + h * np.sin(x)) for h in (-1e-4, 0.0, 1e-4)]

@@ -352,8 +352,9 @@ def all_slices_at_once(run):
         y = np.moveaxis(x, axis, -1)[..., max(first, 0) : min(last, n)]
         y = np.pad(y, [(0, 0)] * (ndim(x) - 1) + [(-min(first, 0), max(last - n, 0))])
         y = np.lib.stride_tricks.sliding_window_view(y, self.m_num, -1)[..., :: self.hop, :]
-        S = self._fft_func((detrend(y, type=detr) if detr else y) * self.win.conj())
-        S = np.swapaxes(np.astype(S, complex), -1, -2)
+        y = (detrend(y, type=detr) if detr else y) * self.win.conj()
+        S = np.astype(self._fft_func(np.reshape(y, (-1, self.m_num))), complex)  # takes no further axes
+        S = np.swapaxes(np.reshape(S, (*shape(y)[:-1], -1)), -1, -2)
         return np.moveaxis(S, -2, axis if axis >= 0 else axis - 1) if ndim(x) > 1 else S
 
     return stft_detrend
