@@ -86,9 +86,11 @@ def companion_of_all(run):
     """The same state space with all coefficients of a numerator that begins with 0."""
 
     def tf2ss(num, den):
+        num = np.atleast_1d(num) if holds_tracked(num) else num
         n, m = plain_np.size(bare(den)), shape(num)[-1] if holds_tracked(num) else 0
         if not 1 < m <= n or ndim(num) > 1 or bare(den)[0] == 0 or not holds_somewhere(num[:1] == 0):
             return run(num, den)
+        NORMALIZE(num, den)  # warns
         first = den[0]
         A, B, _, _ = run([1.0], den)
         pad = constant_like(plain_np.zeros(n - m), num)
