@@ -99,6 +99,8 @@ def number(x, to: type = float):
     """A tracked array or number as a tracked number of Python's type `to`."""
     if type(x) is FLOAT and to is float:
         return x
+    if type(x) not in HANDLES:
+        return to(x)  # Python's error
     layout = layout_of(x)
     to(np.ones(layout.shape, layout.dtype))  # NumPy's error, or warning, for an array
     return cast(x.reshape(()) if layout.ndim else x, np.dtype(to))[()]

@@ -359,6 +359,7 @@ class Follower:
             return at_users_line(g, *args, **kwargs)
 
         vars(on_arrays).update(followed=lambda: on_arrays, code=g)
+        on_arrays.__module__ = __name__  # it is no rule, where g is decorated either
         return on_arrays
 
     def rebuilt(self, f) -> Callable:

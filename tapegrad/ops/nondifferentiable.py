@@ -32,11 +32,12 @@ CALL = (lambda f, args, kwargs: f(*args, **kwargs)).__code__
 
 
 def at_users_line(f: Callable, *args, **kwargs):
-    """`f(*args, **kwargs)`, called from a frame that stands for the user's.  A warning of f's at its caller's
-    line is at the user's."""
+    """`f(*args, **kwargs)`, called from two frames that stand for the user's. A warning of f's at the line
+    of its caller, or of the caller of that, is at the user's."""
     frame = users_frame() or sys._getframe(1)
     code = call_at(frame.f_code.co_filename, frame.f_lineno)
-    return FunctionType(code, getattr(frame.f_globals, "real", frame.f_globals))(f, args, kwargs)
+    call = FunctionType(code, getattr(frame.f_globals, "real", frame.f_globals))
+    return call(call, (f, args, kwargs), {})
 
 
 @functools.lru_cache(4096)

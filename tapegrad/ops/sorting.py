@@ -305,28 +305,4 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     return select(values > nodes[n - 1], right, select(values < nodes[0], left, y))
 
 
-@implements(np.take_along_axis)
-def take_along_axis(arr, indices, axis=-1):
-    at = primal_of(indices)
-    if axis is None:
-        return take_sorted(flat_operand(arr), at, 0)
-    n = ndim(arr)
-    axis = axis_of(axis, n)
-    s, r = list(shape(arr)), list(shape(at))
-    s[axis], r[axis] = 1, 1
-    if s != r:  # the other axes are broadcast
-        both = list(np.broadcast_shapes(tuple(s), tuple(r)))
-        full = list(both)
-        full[axis] = shape(at)[axis]
-        at = broadcast_to(at, to=tuple(full))
-        if both != s:
-            both[axis] = shape(arr)[axis]
-            arr = broadcast(arr, tuple(both))
-    return take_sorted(arr, at, axis)
-
-
-def broadcast(x, to: tuple):
-    return x + xp(x).zeros(to, dtype(x))
-
-
-follow(__name__, np.sort_complex)
+follow(__name__, np.sort_complex, np.take_along_axis)

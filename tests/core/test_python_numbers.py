@@ -86,7 +86,7 @@ def test_a_sum_without_rounding():
     "f",
     [
         lambda x: math.sqrt(-x[0]), lambda x: math.log(x[0] - x[0]), lambda x: math.exp(2000 * x[0]),
-        lambda x: float(x),
+        lambda x: float(x), lambda x: float((x[0],)), lambda x: complex([x[0]]),
         lambda x: math.sin(x), lambda x: x.item(), lambda x: x.item(5), lambda x: math.gcd(x[0], 2),
     ],
 )  # fmt: skip

@@ -166,3 +166,62 @@ def test_an_operator_of_the_users_functions():
         return scipy.sparse.linalg.cg(operator, x, rtol=1e-12)[0].sum()
 
     np.testing.assert_allclose(tg.grad(f)(X), differences(f, X), rtol=1e-6)
+
+
+def test_a_users_trend_is_that_of_each_segment():
+    x = np.random.default_rng(0).normal(size=256)
+    without_mean = lambda d: d - d.mean()
+    for spectrum in (
+        lambda x: scipy.signal.welch(x, nperseg=64, detrend=without_mean)[1],
+        lambda x: scipy.signal.csd(x, x**2, nperseg=64, detrend=without_mean)[1].real,
+        lambda x: scipy.signal.ShortTimeFFT(np.ones(16), 8, 1.0).stft_detrend(x, without_mean).real,
+        lambda x: scipy.signal.ShortTimeFFT(np.ones(16), 8, 1.0).stft(x, padding="odd").imag,
+        lambda x: scipy.signal.ShortTimeFFT(np.ones(8), 3, 1.0, mfft=16).stft(x.reshape(64, 4), axis=0).real,
+    ):
+        value, tangent = tg.jvp(spectrum, (x,), (np.sin(x),))
+        plain = [spectrum(x + h * np.sin(x)) for h in (-1e-4, 0.0, 1e-4)]
+        np.testing.assert_allclose(value, plain[1], rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(tangent, (plain[2] - plain[0]) / 2e-4, rtol=1e-6, atol=1e-8)
+
+
+def test_the_periodogram_of_a_frequency_near_zero():
+    t, y = np.arange(10.0), np.random.default_rng(0).normal(size=10)
+    power = lambda y: scipy.signal.lombscargle(t, y, np.array([1e-9, 1e-5, 1.0]))
+    value, tangent = tg.jvp(power, (y,), (y,))
+    np.testing.assert_allclose(value, power(y), rtol=1e-12)
+    np.testing.assert_allclose(tangent, 2.0 * power(y), rtol=1e-9)  # a quadratic form of y
+
+
+@pytest.mark.parametrize("method", ["nearest", "linear", "pchip", "slinear"])
+def test_grids_of_few_nodes(method):
+    grid = [np.array([0.0, 1.0, 2.5, 3.0]), np.array([5.0, 4.0, 2.0, 1.0])]
+    values = np.random.default_rng(0).normal(size=(4, 4))
+    at = np.array([[0.2, 4.6], [2.9, 1.1], [-0.5, 1.0]])
+    if method in ("nearest", "linear"):  # an axis of one node
+        grid, values, at = [*grid, np.array([7.0])], values[:, :, None], np.insert(at, 2, 8.0, axis=1)
+
+    def f(values, at):
+        return scipy.interpolate.RegularGridInterpolator(
+            grid, values, method, bounds_error=False, fill_value=None
+        )(at)
+
+    value, tangent = tg.jvp(f, (values, at), (values, np.cos(at)))
+    np.testing.assert_allclose(value, f(values, at), rtol=1e-12)
+    moved = [f(values * (1 + h), at + h * np.cos(at)) for h in (-1e-5, 1e-5)]
+    np.testing.assert_allclose(tangent, (moved[1] - moved[0]) / 2e-5, rtol=1e-7, atol=1e-8)
+
+
+def test_knots_at_the_ends_of_a_spline():
+    x, y = np.linspace(0.0, 2.0, 8), np.cos(np.arange(8.0))
+    for at, times in ((0.0, 2), (2.0, 3), (x[3], 2)):
+
+        def f(y, at=at, times=times):
+            return scipy.interpolate.splev(
+                [0.1, 0.9, 1.9], scipy.interpolate.insert(at, scipy.interpolate.splrep(x, y), times)
+            )
+
+        value, tangent = tg.jvp(f, (y,), (y,))  # the spline stays the same
+        expected = scipy.interpolate.splev([0.1, 0.9, 1.9], scipy.interpolate.splrep(x, y))
+        np.testing.assert_allclose([value, tangent], [expected] * 2, rtol=1e-12)
+    with pytest.raises(ValueError, match="outside"):
+        tg.grad(lambda y: scipy.interpolate.insert(2.5, scipy.interpolate.splrep(x, y))[1].sum())(y)

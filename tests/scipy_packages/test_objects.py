@@ -262,3 +262,31 @@ def test_fit_of_censored_data():
         return scipy.stats.expon.fit(data, floc=0)[1]
 
     np.testing.assert_allclose(tg.grad(f)(X), np.full(3, 0.5), rtol=1e-8)
+
+
+SCATTERED = np.random.default_rng(0).uniform(size=(25, 2)) * [1.0, 50.0]
+
+
+@pytest.mark.parametrize(
+    "kind", ["LinearNDInterpolator", "NearestNDInterpolator", "CloughTocher2DInterpolator"]
+)
+def test_scattered_data_in_another_scale(kind):
+    """Points are scaled by `rescale`, in objects that are captured and in those that are made inside."""
+    new, data = getattr(scipy.interpolate, kind), np.sin(SCATTERED.sum(axis=1))
+    at, captured = np.array([[0.4, 20.0], [0.6, 31.0]]), new(SCATTERED, data, rescale=True)
+    close = {"rtol": 1e-6}  # of the iterations of SciPy's CloughTocher2DInterpolator
+    value, tangent = tg.jvp(lambda s: s * captured(at), (2.0,), (1.0,))
+    np.testing.assert_allclose([value, tangent], [2 * captured(at), captured(at)], **close)
+    value, tangent = tg.jvp(lambda y: new(SCATTERED, y, rescale=True)(at), (data,), (data,))
+    np.testing.assert_allclose([value, tangent], [captured(at)] * 2, **close)
+    if kind == "LinearNDInterpolator":
+        moved = [captured(at + h * np.array([1.0, 5.0])) for h in (-1e-5, 1e-5)]
+        tangent = tg.jvp(captured, (at,), (np.array([[1.0, 5.0]] * 2),))[1]
+        np.testing.assert_allclose(tangent, (moved[1] - moved[0]) / 2e-5, rtol=1e-8)
+
+
+def test_no_point_is_near():
+    new = scipy.interpolate.NearestNDInterpolator(SCATTERED, SCATTERED[:, 0])
+    at = np.array([SCATTERED[3] + 1e-3, [0.5, 1000.0]])
+    value, tangent = tg.jvp(lambda s: s * new(at, distance_upper_bound=1.0), (2.0,), (1.0,))
+    np.testing.assert_array_equal([value, tangent], [2 * SCATTERED[3, 0], np.nan] * np.array([[1], [0.5]]))

@@ -8,7 +8,6 @@ import scipy.interpolate as itp
 import scipy.spatial
 
 from ... import numpy as np
-from ..._core.arrays import xp_of
 from ..._core.registry import load
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape, xp
@@ -29,24 +28,39 @@ from . import splines as splines
 from .piecewise import FOLLOWED, INTERPOLATE, Interpolant, dtype_like, point_coordinates, trailing
 
 
-class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
+class ScatteredInterpolant(Interpolant, metaclass=CarrierType):
+    """Through points anywhere. `offset` and `scale`: of the coordinates in which the points are given, as
+    SciPy's object holds them after `rescale`; None for their own."""
+
+    names = ("points", "values")
+    offset = scale = None
+
+    def _rescaled(self, points, rescale: bool):
+        if rescale:
+            self.offset, size = bare(points).mean(0), np.ptp(bare(points), axis=0)
+            self.scale = xp(size).where(size > 0, size, 1.0)
+        return self._in_scale(points)
+
+    def _in_scale(self, points):
+        return points if self.scale is None else (points - self.offset) / self.scale
+
+    def _like(self, x):
+        """This object, or SciPy's, in the scale of x."""
+        self.offset, self.scale = getattr(x, "offset", None), x.scale
+        return self
+
+
+class LinearNDInterpolator(ScatteredInterpolant, metaclass=CarrierType):
     """Linear on each simplex of a triangulation, which is found by the values of the nodes."""
 
     _theirs = itp.LinearNDInterpolator
-    names = ("points", "values")
 
     def __init__(self, points, values, fill_value=plain_np.nan, rescale=False):
         like = dtype_like(points, values)
         if hasattr(points, "simplices"):  # a triangulation
             self._tri, points = points, points.points
         else:
-            points = point_coordinates(points, like=like)
-            if rescale:
-                raise refusal_text(
-                    "scipy.interpolate.LinearNDInterpolator(rescale=True)",
-                    "",
-                    "points that you scaled yourself",
-                )
+            points = self._rescaled(point_coordinates(points, like=like), rescale)
             self._tri = (load("cupyx.scipy.spatial") if on_a_device((points,)) else scipy.spatial).Delaunay(
                 bare(points)
             )
@@ -58,21 +72,22 @@ class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
 
     @classmethod
     def _of(cls, x, shadow):
-        new = object.__new__(LinearNDInterpolator)
+        new = ScatteredInterpolant._like(object.__new__(LinearNDInterpolator), x)
         values = shadow(x.values)
         new._tri, new.points = x.tri, shadow(x.points)
         new.values, new.fill_value = np.reshape(values, (shape(values)[0], *x.values_shape)), x.fill_value
         return new
 
     def _plain(self):
-        return self._real()(self._tri, plain_argument(self.values), self.fill_value)
+        real = self._real()(self._tri, plain_argument(self.values), self.fill_value)
+        return ScatteredInterpolant._like(real, self)
 
     def __call__(self, *args, simplex_tolerance=None):
         more = {} if simplex_tolerance is None else {"simplex_tolerance": simplex_tolerance}
         if self._answers(args):
             return as_variable(self._plain()(*plain_argument(args), **more))
         like = dtype_like(args, self.points, self.values)
-        x = point_coordinates(args, shape(self.points)[1], like)
+        x = self._in_scale(point_coordinates(args, shape(self.points)[1], like))
         to, flat = shape(x)[:-1], np.reshape(x, (-1, shape(x)[-1]))
         # as in SciPy, a multiple of find_simplex's default
         tol = None if simplex_tolerance is None else 100.0 * sys.float_info.epsilon * simplex_tolerance
@@ -89,28 +104,33 @@ class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
         return np.reshape(y, to + shape(self.values)[1:])
 
 
-class NearestNDInterpolator(Interpolant, metaclass=CarrierType):
+class NearestNDInterpolator(ScatteredInterpolant, metaclass=CarrierType):
     _theirs = itp.NearestNDInterpolator
-    names = ("points", "values")
 
     def __init__(self, x, y, rescale=False, tree_options=None):
         like = dtype_like(x, y)
-        self.points = point_coordinates(x, like=like)
-        self.values, self._options = as_float_array(y, like), (rescale, tree_options)
+        self.points = self._rescaled(point_coordinates(x, like=like), rescale)
+        self.values, self._options = as_float_array(y, like), tree_options
 
     @classmethod
     def _of(cls, x, shadow):
-        new = object.__new__(NearestNDInterpolator)
-        new.points, new.values, new._options = shadow(x.points), shadow(x.values), (False, None)
+        new = ScatteredInterpolant._like(object.__new__(NearestNDInterpolator), x)
+        new.points, new.values, new._options = shadow(x.points), shadow(x.values), None
         return new
 
     def _plain(self):
-        return self._real()(plain_argument(self.points), plain_argument(self.values), *self._options)
+        return self._through(plain_argument(self.values))
+
+    def _through(self, values):
+        real = self._real()(plain_argument(bare(self.points)), values, False, self._options)
+        return ScatteredInterpolant._like(real, self)
 
     def __call__(self, *args, **query_options):
-        points, n = bare(self.points), shape(self.values)[0]
-        at = self._real()(points, xp_of(points).arange(n), *self._options)(*bare(args), **query_options)
-        return self.values[at.astype(int)]
+        library = xp(self.points)
+        at = self._through(library.arange(shape(self.values)[0]))(*bare(args), **query_options)
+        far = library.isnan(at)  # farther than `distance_upper_bound`
+        y = self.values[library.where(far, 0, at).astype(int)]
+        return np.where(trailing(far, ndim(self.values) - 1), plain_np.nan, y) if far.any() else y
 
 
 for _ours in (LinearNDInterpolator, NearestNDInterpolator):
@@ -123,11 +143,10 @@ INTERPOLATE.rule(itp.approximate_taylor_polynomial, of_functions=True)(
 INTERPOLATE.constant(itp.interp2d)  # it is no more, and only says so
 
 
-class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
+class CloughTocher2DInterpolator(ScatteredInterpolant, metaclass=CarrierType):
     """Linear in the values, for points and places that stay."""
 
     _theirs = itp.CloughTocher2DInterpolator
-    names = ("points", "values")
 
     def __init__(self, points, values, fill_value=plain_np.nan, tol=1e-06, maxiter=400, rescale=False):
         self.points, self.values, self._settings = (
@@ -143,13 +162,14 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
     @classmethod
     def _of(cls, x, shadow):
         values = np.reshape(shadow(x.values), (shape(x.values)[0], *x.values_shape))
-        return cls(x.tri, values, x.fill_value)
+        return cls(x.tri, values, x.fill_value)._like(x)
 
     def _tracked(self) -> bool:
         return holds_tracked(self.values)
 
     def _plain(self):
-        return self._real()(self.points, plain_argument(self.values), *self._settings)
+        real = self._real()(self.points, plain_argument(self.values), *self._settings)
+        return real if self.scale is None else ScatteredInterpolant._like(real, self)
 
     def __call__(self, *args, simplex_tolerance=None):
         more = {} if simplex_tolerance is None else {"simplex_tolerance": simplex_tolerance}
@@ -162,7 +182,7 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
         fill, *settings = self._settings
         library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
         points = self.points if hasattr(self.points, "simplices") else bare(self.points)
-        places = bare(point_coordinates(args, 2, self.values))
+        places = bare(self._in_scale(point_coordinates(args, 2, self.values)))
         flat = rows_of(places)
         on = lambda v: real(points, v, 0.0, *settings)(flat, **more)
         columns = AxisMap(

@@ -125,11 +125,15 @@ def insert(x, tck, m=1, per=0):
     if per:
         raise refusal_text("scipy.interpolate.insert(per=)", "", "it without per=")
     t, c, k, x = arrays_of(tck, x)
+    if not bare(t)[k] <= bare(x) <= bare(t)[-k - 1]:
+        raise ValueError("scipy.interpolate.insert: the new knot lies outside of the spline")
     for _ in range(m):
         n = shape(t)[0] - k - 1
         at = int(plain_np.clip(plain_np.searchsorted(bare(t), bare(x), side="right") - 1, k, n - 1))
         i = plain_np.arange(at - k + 1, at + 1)
-        share = trailing((x - t[i]) / (t[i + k] - t[i]), ndim(c) - 1)
+        width = t[i + k] - t[i]
+        none = bare(width) == 0
+        share = trailing(np.where(none, 1.0, (x - t[i]) / np.where(none, 1.0, width)), ndim(c) - 1)
         c = np.concatenate([c[: at - k + 1], share * c[i] + (1 - share) * c[i - 1], c[at:n]])
         t = np.concatenate([t[: at + 1], np.reshape(x, 1), t[at + 1 :]])
     return t, np.concatenate([c, plain_np.zeros((k + 1, *shape(c)[1:]))]), k

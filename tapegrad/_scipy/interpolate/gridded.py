@@ -5,6 +5,7 @@ import math
 
 import numpy as plain_np
 import scipy.interpolate as itp
+from scipy.interpolate import _rgi_cython as rgi_compiled
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError
@@ -22,13 +23,13 @@ from ..namespaces import (
     refusal_text,
 )
 from .piecewise import (
+    FOLLOWED,
     INTERPOLATE,
     Interpolant,
     bspline_basis,
     differentiated,
     dtype_like,
     piece_numbers,
-    point_coordinates,
     trailing,
 )
 from .splines import made_spline
@@ -58,111 +59,34 @@ def tensor_product_sum(c, axes: list):
     return values
 
 
-def grid_direction(p) -> int:
-    """1 for ascending points, -1 for descending ones."""
-    if bool(np.all(p[1:] > p[:-1])):
-        return 1
-    if not bool(np.all(p[1:] < p[:-1])):
-        raise ValueError("scipy.interpolate: points of a grid must be strictly ascending or descending")
-    return -1
+def find_indices(grid, xi) -> tuple:
+    """(the cell of each point, the part of the cell before the point), along each axis. SciPy's cell on an
+    axis of one node is -1."""
+    cells, parts = [], []
+    for p, x in zip(grid, xi, strict=True):
+        last = shape(p)[0] - 2
+        at = np.clip(np.searchsorted(primal_of(p), primal_of(x), side="right") - 1, min(last, 0), last)
+        low = np.take(p, at)
+        cells.append(at)
+        parts.append((x - low) / (np.take(p, at + 1) - low) if last >= 0 else 0.0 * low)
+    return np.stack(cells), np.stack(parts)
 
 
-class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
-    _theirs = itp.RegularGridInterpolator
-    names = ("grid", "values")
+def evaluate_linear_2d(values, indices, norm_distances, grid, out):
+    (i, j), (s, t) = indices, norm_distances
+    low, high = [values[i, k] + s * (values[i + 1, k] - values[i, k]) for k in (j, j + 1)]
+    return low + t * (high - low)
 
-    def __init__(
-        self, points, values, method="linear", bounds_error=True, fill_value=plain_np.nan, *, solver=None,
-        solver_args=None
-    ):  # fmt: skip
-        like = dtype_like(points, values)
-        self.grid = tuple([as_float_array(p, like) for p in points])
-        self.values, self.method, self.bounds_error, self.fill_value = (
-            as_float_array(values, like),
-            method,
-            bounds_error,
-            fill_value,
-        )
-        if len(self.grid) > ndim(self.values) or any(
-            shape(p) != (n,) for p, n in zip(self.grid, shape(self.values), strict=False)
-        ):
-            raise ValueError(
-                "scipy.interpolate.RegularGridInterpolator: points and values do not fit together"
-            )
-        at = tuple([slice(None, None, grid_direction(p)) for p in self.grid])
-        self.grid = tuple([p[s] for p, s in zip(self.grid, at, strict=True)])
-        self.values = self.values[at]
-        self._splines = {}
 
-    @classmethod
-    def _of(cls, x, shadow):
-        return cls([shadow(p) for p in x.grid], shadow(x.values), x.method, x.bounds_error, x.fill_value)
+def by_axes(run):
+    """SciPy solves one system for all axes by iterations, with errors of 1e-6."""
 
-    def _plain(self):
-        return self._real()(
-            plain_argument(self.grid),
-            plain_argument(self.values),
-            self.method,
-            self.bounds_error,
-            self.fill_value,
-        )
+    def _construct_spline(self, method, solver=None, **solver_args):
+        k = (self._SPLINE_DEGREE_MAP[method],) * len(self.grid)
+        c, knots = coefficients_on_grid(self.grid, self.values, k)
+        return NdBSpline(knots, c, k)
 
-    def __call__(self, xi, method=None, *, nu=None):
-        method = self.method if method is None else method
-        if self._answers(xi):
-            return as_variable(self._plain()(plain_argument(xi), method, nu=nu))
-        if nu is not None:
-            raise ArgumentError("scipy.interpolate.RegularGridInterpolator: nu= has no derivative here")
-        like = dtype_like(xi, self.values, self.grid)
-        d = len(self.grid)
-        xi = point_coordinates(xi, d, like)
-        to, flat = shape(xi)[:-1], np.reshape(xi, (-1, d))
-        x = [flat[:, i] for i in range(d)]
-        outside = False
-        for v, p in zip(x, self.grid, strict=True):
-            outside = outside | (v < p[0]) | (v > p[shape(p)[0] - 1])
-        if self.bounds_error and bool(np.any(outside)):
-            raise ValueError(
-                "scipy.interpolate.RegularGridInterpolator: one of the requested xi is out of bounds"
-            )
-        y = self._inside(x, method)
-        if not self.bounds_error and self.fill_value is not None:
-            y = np.where(trailing(outside, ndim(y) - 1), self.fill_value, y)
-        return np.reshape(y, to + shape(self.values)[d:])
-
-    def _inside(self, x: list, method: str):
-        if method == "linear":
-            found = []
-            for v, p in zip(x, self.grid, strict=True):
-                at = np.clip(
-                    np.searchsorted(primal_of(p), primal_of(v), side="right") - 1, 0, shape(p)[0] - 2
-                )
-                low, high = np.take(p, at), np.take(p, at + 1)
-                s = (v - low) / (high - low)
-                found.append((at, np.stack([1.0 - s, s], -1)))
-            return tensor_product_sum(self.values, found)
-        if method == "nearest":
-            at = []
-            for v, p in zip(x, self.grid, strict=True):
-                v, p = primal_of(v), primal_of(p)
-                i = np.clip(np.searchsorted(p, v, side="right") - 1, 0, shape(p)[0] - 2)
-                at.append(np.where(v - np.take(p, i) <= np.take(p, i + 1) - v, i, i + 1))
-            near = tensor_product_sum(
-                self.values, [(i, constant_like(plain_np.ones((1, 1)), x[0])) for i in at]
-            )
-            return near + trailing(sum([0.0 * v for v in x]), ndim(self.values) - len(x))
-        orders = {"slinear": 1, "cubic": 3, "quintic": 5}
-        if method not in orders:
-            raise refusal_text(
-                f"scipy.interpolate.RegularGridInterpolator(method={method!r})",
-                "",
-                "'linear', 'cubic' or 'quintic'",
-            )
-        k = orders[method]
-        if k not in self._splines:
-            self._splines[k] = coefficients_on_grid(self.grid, self.values, (k,) * len(self.grid))
-        c, knots = self._splines[k]
-        return tensor_product_sum(c, [grid_weights(t, v, k) for t, v in zip(knots, x, strict=True)])
+    return _construct_spline
 
 
 def coefficients_on_grid(points, values, degrees: tuple) -> tuple:
@@ -175,14 +99,10 @@ def coefficients_on_grid(points, values, degrees: tuple) -> tuple:
     return c, knots
 
 
-INTERPOLATE.rule(itp.RegularGridInterpolator)(RegularGridInterpolator)
-
-
-@INTERPOLATE.rule(itp.interpn)
-def interpn(points, values, xi, method="linear", bounds_error=True, fill_value=plain_np.nan):
-    if method == "splinef2d":
-        raise refusal_text("scipy.interpolate.interpn(method='splinef2d')", "", "method='cubic'")
-    return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
+for _f in (find_indices, evaluate_linear_2d):
+    FOLLOWED.leaf(getattr(rgi_compiled, _f.__name__), _f)
+FOLLOWED.decorate(itp.RegularGridInterpolator._construct_spline, by_axes)
+INTERPOLATE.rule(itp.RegularGridInterpolator)(FOLLOWED.klass(itp.RegularGridInterpolator))
 
 
 class RectBivariateSpline(Interpolant, metaclass=CarrierType):

@@ -214,7 +214,7 @@ def evaluate_bernstein(c, x, p, nu: int, extrapolate: bool, out) -> None:
     fill_points(out, bernstein_sum(np.take(c, at, 1), s), outside, extrapolate)
 
 
-def point_coordinates(points, dims: int | None = None, like=None):
+def point_coordinates(points, ndim: int | None = None, like=None):
     """Points, the coordinates along the last axis, of an array or a tuple of coordinates."""
     like = dtype_like(points) if like is None else like
     if isinstance(points, tuple):
@@ -222,7 +222,7 @@ def point_coordinates(points, dims: int | None = None, like=None):
     if isinstance(points, tuple):
         return np.stack(np.broadcast_arrays(*[as_float_array(v, like) for v in points]), -1)
     points = as_float_array(points, like)
-    return points if ndim(points) > 1 else np.reshape(points, (-1, 1 if dims is None else dims))
+    return points if len(shape(points)) > 1 else np.reshape(points, (-1, ndim or 1))
 
 
 def evaluate_nd(c, xs: tuple, degrees, p, nu, extrapolate: bool, out) -> None:

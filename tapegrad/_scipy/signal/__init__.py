@@ -7,7 +7,6 @@ from ..namespaces import SciPyNamespace, present
 from . import linear_systems as linear_systems
 from . import peaks as peaks
 from . import responses as responses
-from . import spectra as spectra
 from . import splines as splines
 from .filters import FOLLOWED, SIGNAL
 

@@ -1,5 +1,7 @@
 """scipy.signal: convolutions, filters, resampling."""
 
+import functools
+
 import numpy as plain_np
 import scipy.fft
 import scipy.signal as sig
@@ -9,6 +11,7 @@ from ... import scipy as faces
 from ..._core.errors import ArgumentError, SingularError
 from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
+from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower, FunctionOverlay
 from ..linear_maps import SettingsFunction, apply_linear, axes_last, convolved, overlap, recursed, remembers
 from ..namespaces import (
@@ -331,6 +334,35 @@ def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
 
 BOTH_WAYS, PADDED = FOLLOWED.function(sig.sosfiltfilt), FOLLOWED.function(sig._signaltools._validate_pad)
 
+
+# --- spectra of segments ---
+
+
+def all_slices_at_once(run):
+    """SciPy's code has a loop over the slices of a signal. A user's function of a slice is run in it."""
+
+    def stft_detrend(self, x, detr, p0=None, p1=None, *, k_offset=0, padding="zeros", axis=-1):
+        n = shape(x)[axis]
+        known = detr in (None, "linear", "constant") and padding == "zeros"
+        if not known or n < self.m_num - self.m_num_mid or self.onesided_fft and dtype(x).kind == "c":
+            return run(self, x, detr, p0, p1, k_offset=k_offset, padding=padding, axis=axis)
+        p0, p1 = self.p_range(n, p0, p1)
+        first = p0 * self.hop - self.m_num_mid + k_offset
+        last = first + (p1 - p0 - 1) * self.hop + self.m_num
+        y = np.moveaxis(x, axis, -1)[..., max(first, 0) : min(last, n)]
+        y = np.pad(y, [(0, 0)] * (ndim(x) - 1) + [(-min(first, 0), max(last - n, 0))])
+        y = np.lib.stride_tricks.sliding_window_view(y, self.m_num, -1)[..., :: self.hop, :]
+        y = (detrend(y, type=detr) if detr else y) * self.win.conj()
+        S = np.astype(self._fft_func(np.reshape(y, (-1, self.m_num))), complex)  # takes no further axes
+        S = np.swapaxes(np.reshape(S, (*shape(y)[:-1], -1)), -1, -2)
+        return np.moveaxis(S, -2, axis if axis >= 0 else axis - 1) if ndim(x) > 1 else S
+
+    return stft_detrend
+
+
+FOLLOWED.decorate(sig.ShortTimeFFT.stft_detrend, all_slices_at_once)
+# its warnings are at the line of the caller of its caller, `welch`
+FOLLOWED.decorate(sig.csd, lambda run: functools.partial(at_users_line, run))
 
 # --- maps along an axis ---
 

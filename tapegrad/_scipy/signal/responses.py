@@ -6,85 +6,11 @@ import numpy as plain_np
 import scipy.signal as sig
 
 from ... import numpy as np
-from ..._core.errors import ArgumentError
 from ...ops.declare import ndim, shape
 from ...ops.indexing.gathering import without
 from ...ops.nondifferentiable import at_users_line, holds_somewhere
-from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked, tracked_among
-from .filters import FOLLOWED, SIGNAL, sections
-
-
-def rank(x) -> int:
-    return ndim(x) if hasattr(x, "shape") else plain_np.ndim(x)
-
-
-def powers(w, n: int):
-    """exp(-i w k), k = 0, .., n - 1."""
-    return np.exp(-1j * np.reshape(w, (-1, 1)) * plain_np.arange(n))
-
-
-def response(c, w):
-    P = powers(w, shape(c)[0])
-    return (P if holds_tracked(w) else constant_like(P, c)) @ c
-
-
-def frequencies(worN, whole: bool, fs, include_nyquist: bool = False) -> tuple:
-    """(in the units of fs, in radians a sample)"""
-    if worN is None or rank(worN) == 0 and float(bare(worN)) == int(bare(worN)):
-        n = 512 if worN is None else as_integer(worN)
-        w = plain_np.linspace(0, 2 * math.pi if whole else math.pi, n, endpoint=include_nyquist and not whole)
-        return w * fs / (2 * math.pi), w
-    w = np.atleast_1d(as_float_array(worN))
-    return w, 2 * math.pi * w / fs
-
-
-@SIGNAL.rule(sig.freqz)
-def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyquist=False):
-    like = tracked_among(b, a, worN, fs)
-    b, a = np.atleast_1d(as_float_array(b, like)), np.atleast_1d(as_float_array(a, like))
-    if plot is not None or ndim(b) > 1 or ndim(a) > 1:
-        raise ArgumentError(
-            "scipy.signal.freqz: plot=, and several filters at once, are not supported on a tracked Variable"
-        )
-    f, w = frequencies(worN, whole, fs, include_nyquist)
-    return f, response(b, w) / response(a, w)
-
-
-@SIGNAL.rule(sig.lombscargle)
-def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, floating_mean=False):
-    """The least squares of a cosine and a sine (and a mean) at each frequency, by the two equations of their
-    amplitudes."""
-    like = tracked_among(x, y, freqs, weights)
-    x, y, f = [as_float_array(v, like) for v in (x, y, freqs)]
-    y = y - np.mean(y) if precenter else y
-    n = shape(x)[0]
-    w = constant_like(plain_np.ones(n), y) if weights is None else as_float_array(weights, like)
-    if holds_somewhere(w < 0) or holds_somewhere(np.sum(w) <= 0):
-        raise ValueError("scipy.signal.lombscargle: weights must not be negative, and their sum not zero")
-    w = w / np.sum(w)
-    c, s = [g(np.reshape(f, (-1, 1)) * x) for g in (np.cos, np.sin)]
-    mean = lambda v: v @ w
-    cc, cs = mean(c * c), mean(c * s)
-    ss, yc, ys, yy = 1.0 - cc, mean(c * y), mean(s * y), np.sum(w * y * y)
-    if floating_mean:
-        m, mc, ms = np.sum(w * y), mean(c), mean(s)
-        cc, ss, cs = cc - mc * mc, ss - ms * ms, cs - mc * ms
-        yc, ys, yy = yc - m * mc, ys - m * ms, yy - m * m
-    both = cc * ss - cs * cs
-    a, b = (ss * yc - cs * ys) / both, (cc * ys - cs * yc) / both
-    kind = {False: "power", True: "normalize"}.get(normalize, normalize)
-    if kind == "amplitude":
-        return np.squeeze(a + 1j * b)
-    power = np.squeeze(2.0 * (a * yc + b * ys))
-    return power * (n / 4.0) if kind == "power" else power * 0.5 / yy
-
-
-@SIGNAL.rule(sig.sos2tf)
-def sos2tf(sos):
-    b = a = [1.0]
-    for p, q in sections(sos, sos):
-        b, a = np.polymul(b, p), np.polymul(a, q)
-    return b, a
+from ..namespaces import as_float_array, bare, constant_like, holds_tracked, tracked_among
+from .filters import FOLLOWED, SIGNAL
 
 
 def evaluated(weights):
@@ -160,9 +86,11 @@ def companion_of_all(run):
     """The same state space with all coefficients of a numerator that begins with 0."""
 
     def tf2ss(num, den):
+        num = np.atleast_1d(num) if holds_tracked(num) else num
         n, m = plain_np.size(bare(den)), shape(num)[-1] if holds_tracked(num) else 0
         if not 1 < m <= n or ndim(num) > 1 or bare(den)[0] == 0 or not holds_somewhere(num[:1] == 0):
             return run(num, den)
+        NORMALIZE(num, den)  # warns
         first = den[0]
         A, B, _, _ = run([1.0], den)
         pad = constant_like(plain_np.zeros(n - m), num)

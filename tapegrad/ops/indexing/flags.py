@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from ..._core.abstract_arrays import Hollow, hollow
+from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.variable import ArrayVariable, Variable, View, frozen
+from ..._core.variable import ArrayVariable, Variable, View, bottom, frozen
 from .views import layout_source
 
 NUMPY_FLAGS = type(np.empty(0).flags)
@@ -79,8 +80,9 @@ def other_array(x):
 
 
 def set_flags(x, write=None, align=None, uic=None) -> None:
-    """The flags of x alone. A view that NumPy makes read-only stays so: a write raises."""
-    if type(x) is not ArrayVariable:
+    """The flags of x alone. A view that NumPy makes read-only stays so: a write raises. CuPy has no such
+    flags, and SciPy's code, which sets them, runs there too."""
+    if type(x) is not ArrayVariable or xp_of(bottom(x)) is not np:
         return
     if not write:
         x._value = other_array(x._value)  # others may hold the array

@@ -24,7 +24,7 @@ from ..._core.registry import late
 from ..._core.scope import OPEN
 from ..._core.variable import ArrayVariable, Variable, View
 from .. import shaping as s
-from ..declare import axes_of, axis_of, dtype, follow, implements, shape, xp
+from ..declare import axes_of, dtype, follow, implements, shape, xp
 from ..declare import shape as dim
 from ..shaping import arrays_of
 from . import regions as ix
@@ -441,24 +441,7 @@ def rot90(m, k=1, axes=(0, 1)):
 # --- split ---
 
 
-@implements(np.array_split, layout="own")
-def array_split(ary, indices_or_sections, axis=0):
-    ary = array_like(ary)
-    axis = axis_of(axis, len(shape(ary)))
-    n = shape(ary)[axis]
-    if isinstance(indices_or_sections, (int, np.integer)):
-        k = int(indices_or_sections)
-        if k <= 0:
-            raise ValueError("number sections must be larger than 0.")
-        lengths = [n // k + 1] * (n % k) + [n // k] * (k - n % k)
-        stops = np.cumsum(lengths).tolist()
-        starts = [0, *stops[:-1]]
-    else:
-        cuts = [int(i) for i in index(indices_or_sections)]
-        starts, stops = [0, *cuts], [*cuts, n]
-    return [slice_of(ary, (slice(None),) * axis + (slice(i, j),)) for i, j in zip(starts, stops, strict=True)]
-
-
 follow(
-    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.split, np.hsplit, np.vsplit, np.dsplit,
+    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.array_split,
+    np.split, np.hsplit, np.vsplit, np.dsplit,
 )  # fmt: skip
