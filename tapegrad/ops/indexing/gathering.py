@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import is_array, xp_of
-from ..._core.errors import ArgumentError
-from ..._core.primitive import layout_of, primal_of, values_of
+from ..._core.errors import ArgumentError, SingularError
+from ..._core.primitive import is_tracked, layout_of, live, primal_of, values_of
 from ..._core.registry import late
 from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
@@ -366,10 +366,17 @@ def trim_zeros(filt, trim="fb", axis=None):
         at[k] = slice(first if "f" in trim.lower() else 0, last if "b" in trim.lower() else whole)
     if not at:
         return filt  # as NumPy has it
-    y, n = slice_of(x, tuple(at)), at[0]
-    if ndim(x) > 1 or shape(y) == shape(x) or dtype(x).kind not in "fc":
+    y = slice_of(x, tuple(at))
+    if shape(y) == shape(x) or dtype(x).kind not in "fc" or not is_tracked(x):
         return y
-    return without(y, end_to_end(x[: n.start], x[n.stop :]))
+    if 0 in shape(y) and primal_of(x) is not live(x):
+        raise SingularError(
+            "numpy.trim_zeros: all elements of an array with derivatives are 0, and none would be left to have "
+            "them; ask np.any(x) before, or add a small number"
+        )
+    rest = np.ones(shape(x), bool)
+    rest[tuple(at)] = False
+    return without(y, reshaped(x, to=(-1,))[np.flatnonzero(rest)])
 
 
 def without_zeros(x, trim):
