@@ -20,7 +20,7 @@ from .._core.primitive import primal_of, values_of
 from .._dispatch.faces import is_function
 from ..ops import reductions as red
 from ..ops.declare import shape
-from ..ops.elementwise import arcsin, cos, exp, log, log1p, select, sin, sqrt, square
+from ..ops.elementwise import absolute, arcsin, cos, exp, log, log1p, select, sin, sqrt, square
 from ..ops.linalg.factorizations import solve_triangular
 from ..ops.names import WHY
 from ..ops.nondifferentiable import holds_somewhere
@@ -200,6 +200,22 @@ for _module, _name, _rule in (  # the first two: up to SciPy 1.17; the others: f
     if hasattr(_module, _name):
         FOLLOWED.leaf(getattr(_module, _name), _rule)
 
+
+def line_of_best_fit(run):
+    """SciPy sets the correlation of points on a line to 1 or -1 by a branch, and drops its second derivative."""
+
+    def linregress(x, y, alternative="two-sided"):
+        found = run(x, y, alternative)
+        r = primal_of(found.rvalue)
+        if not holds_somewhere(absolute(r) == 1.0):
+            return found
+        r = with_derivative_of(r, faces.corrcoef(x, y)[0, 1])
+        return type(found)(*found[:2], r, *found[3:], intercept_stderr=found.intercept_stderr)
+
+    return linregress
+
+
+FOLLOWED.decorate(scipy.stats.linregress, line_of_best_fit)
 
 # --- what is followed ---
 

@@ -12,6 +12,7 @@ import scipy.special as sp
 
 from ..._core.errors import NoRuleError
 from ..._core.primitive import primal_of, values_of
+from ..._core.variable import Variable
 from ..elementwise import cos, exp, select
 from ..piecewise import floor
 from ..shaping import sum
@@ -279,9 +280,9 @@ class Polynomial:
 
 def orthogonal_polynomial(name, n, monic, evaluate, leading, *parameters):
     """`leading`: the coefficient of x^n, by which a monic polynomial is divided."""
-    n = int(values_of(n))
-    if n < 0:
-        raise ValueError("n must be nonnegative.")
+    n, plain = int(values_of(n)), list(map(primal_of, parameters))
+    if not any([isinstance(p, Variable) for p in plain]):
+        getattr(sp, name)(n, *plain, monic)  # SciPy checks them
     scale = leading(n, *parameters) if monic else 1.0
     return Polynomial(name, n, lambda x: evaluate(n * 1.0, *parameters, x) / scale)
 
