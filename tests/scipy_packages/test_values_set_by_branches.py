@@ -87,3 +87,25 @@ def test_a_smoothing_spline_has_the_derivative_of_its_definition():
 
     found = tg.jvp(lambda y: itp.splev(at, itp.splrep(x, y, s=0.6)), (y,), (v,))[1]
     np.testing.assert_allclose(found, (exact(y + 1e-5 * v) - exact(y - 1e-5 * v)) / 2e-5, rtol=1e-5)
+
+
+def test_bounds_that_scipy_does_not_report():
+    """SciPy's `active_mask` is 0 here."""
+    f = lambda b: scipy.optimize.lsq_linear(np.eye(6, 3), b, (-0.1, 0.5)).x
+    found = tg.jacobian(f)(np.eye(6)[0])
+    np.testing.assert_allclose(found, np.diag([0.0, 1.0, 1.0]) @ np.eye(3, 6), atol=1e-12)
+
+
+@pytest.mark.parametrize("theta", [-0.4, 4.0, 0.7])
+def test_harmonics_beyond_the_poles(theta):
+    """SciPy's are even in theta: they have the modulus of its sine."""
+    theta, h = np.array(theta), 1e-5
+    for f in (
+        lambda t: sp.sph_legendre_p(3, 1, t),
+        lambda t: sp.sph_legendre_p_all(3, 2, t, diff_n=2),
+        lambda t: sp.sph_harm_y(3, -1, t, 0.3).real,
+        lambda t: sp.sph_harm_y(3, 1, t, 0.3, diff_n=1)[1].imag,
+    ):
+        value, slope = tg.jvp(f, (theta,), (np.array(1.0),))
+        np.testing.assert_allclose(value, f(theta), atol=1e-12)
+        np.testing.assert_allclose(slope, (f(theta + h) - f(theta - h)) / (2 * h), atol=1e-8)

@@ -60,3 +60,13 @@ def test_a_constant_factor_of_zero_under_an_infinite_slope():
     ):
         np.testing.assert_allclose(tg.grad(lambda x: np.sum(f(x)))(x), m / (2 * np.sqrt(x)))
     assert np.isnan(tg.grad(lambda x: np.cbrt(x * x * x))(0.0))  # |x| would have a slope of 0, this has 1
+
+
+def test_zeros_that_find_leaves_out():
+    def f(x):
+        rows, columns, values = sps.find(sps.csr_array((x, ([0, 1, 2], [1, 1, 2])), shape=(3, 3)))
+        return np.sum(values * (rows + 2 * columns + 1.0))
+
+    np.testing.assert_allclose(tg.grad(f)(np.array([1.0, 0.0, 3.0])), [3, np.nan, 7])
+    with pytest.raises(np.linalg.LinAlgError, match="scipy.sparse.find: all elements"):
+        tg.grad(f)(np.zeros(3))

@@ -369,14 +369,19 @@ def trim_zeros(filt, trim="fb", axis=None):
     y = slice_of(x, tuple(at))
     if shape(y) == shape(x) or dtype(x).kind not in "fc" or not is_tracked(x):
         return y
-    if 0 in shape(y) and primal_of(x) is not live(x):
-        raise SingularError(
-            "numpy.trim_zeros: all elements of an array with derivatives are 0, and none would be left to have "
-            "them; ask np.any(x) before, or add a small number"
-        )
     rest = np.ones(shape(x), bool)
     rest[tuple(at)] = False
-    return without(y, reshaped(x, to=(-1,))[np.flatnonzero(rest)])
+    return left_of("numpy.trim_zeros", y, reshaped(x, to=(-1,))[np.flatnonzero(rest)])
+
+
+def left_of(name: str, y, dropped):
+    """What a function has left of its argument, of which it drops elements that are 0."""
+    if 0 in shape(y) and is_tracked(dropped) and primal_of(dropped) is not live(dropped):
+        raise SingularError(
+            f"{name}: all elements of an array with derivatives are 0, and none would be left to have them; ask "
+            "np.any(x) before, or add a small number"
+        )
+    return without(y, dropped)
 
 
 def without_zeros(x, trim):

@@ -13,7 +13,7 @@ import scipy.special as sp
 from ..._core.errors import NoRuleError
 from ..._core.primitive import primal_of, values_of
 from ..._core.variable import Variable
-from ..elementwise import cos, exp, select
+from ..elementwise import cos, exp, select, sin
 from ..piecewise import floor
 from ..shaping import sum
 from .declare import (
@@ -218,6 +218,11 @@ def spherical_harmonic(n, m, theta, phi):
     return select(beyond, 0.0, 1.0) * sph_harm_y_of(n, select(beyond, 0 * m, m), theta, phi)
 
 
+def half_by_side(theta):
+    """0.5; -0.5 beyond the poles, where SciPy takes the modulus of the sine of theta."""
+    return select(sin(primal_of(theta)) < 0, -0.5, 0.5)
+
+
 def along_theta(out, n, m, theta, phi):
     """Half the difference of both ladder operators; no division by the sine of theta."""
     n, m = primal_of(n), primal_of(m)
@@ -227,7 +232,7 @@ def along_theta(out, n, m, theta, phi):
     )
     turn = exp(1j * phi)
     raised, lowered = spherical_harmonic(n, m + 1, theta, phi), spherical_harmonic(n, m - 1, theta, phi)
-    return 0.5 * (up * raised / turn - down * lowered * turn)
+    return half_by_side(theta) * (up * raised / turn - down * lowered * turn)
 
 
 sph_harm_y_of = special_function(
