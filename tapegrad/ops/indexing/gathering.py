@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._core.arrays import is_array, xp_of
 from ..._core.errors import ArgumentError, SingularError
-from ..._core.primitive import is_tracked, layout_of, live, primal_of, values_of
+from ..._core.primitive import has_derivative, is_tracked, layout_of, primal_of, values_of
 from ..._core.registry import late
 from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
@@ -376,7 +376,7 @@ def trim_zeros(filt, trim="fb", axis=None):
 
 def left_of(name: str, y, dropped):
     """What a function has left of its argument, of which it drops elements that are 0."""
-    if 0 in shape(y) and is_tracked(dropped) and primal_of(dropped) is not live(dropped):
+    if 0 in shape(y) and has_derivative(dropped):
         raise SingularError(
             f"{name}: all elements of an array with derivatives are 0, and none would be left to have them; ask "
             "np.any(x) before, or add a small number"
