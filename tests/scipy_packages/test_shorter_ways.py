@@ -4,6 +4,7 @@ of their parameters. Judged by differences, to the right where there is nothing 
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.signal as sig
 import scipy.special as sp
 import scipy.stats as stats
@@ -75,3 +76,10 @@ def test_a_limit_that_the_formula_lacks(name):
     g = weighed(NO_DERIVATIVE[name])
     with np.errstate(all="ignore"):
         assert not np.isfinite(tg.grad(g)(0.0)) and not np.isfinite(tg.jvp(g, (0.0,), (1.0,))[1])
+
+
+def test_an_empty_region_of_cubature():
+    f = lambda b: scipy.integrate.cubature(lambda x: np.cos(x[:, 0]), [0.3], b).estimate
+    assert f(np.array([0.3])) == 0
+    with pytest.raises(np.linalg.LinAlgError, match="limits that are equal"):
+        tg.grad(f)(np.array([0.3]))
