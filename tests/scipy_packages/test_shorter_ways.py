@@ -4,13 +4,18 @@ of their parameters. Judged by differences, to the right where there is nothing 
 
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.integrate
+import scipy.linalg
 import scipy.signal as sig
 import scipy.special as sp
 import scipy.stats as stats
 from numpy.polynomial import chebyshev, hermite, laguerre, polynomial
+from scipy.spatial import distance
+from scipy.spatial.transform import Rotation
 
 import tapegrad as tg
+from tapegrad._scipy.followed import is_python_class
 
 X = np.array([0.3, -0.4, 0.8, 1.7, -1.2])
 Y = X**2 + 1
@@ -33,7 +38,19 @@ WAYS = {
     "lagline": (lambda q: laguerre.lagval(X, laguerre.lagline(0.3, q)), 0.0),
     "polyline": (lambda q: polynomial.polyval(X, polynomial.polyline(0.3, q)), 0.0),
 }
+WAYS |= {
+    f"a rotation to the power {n}": (lambda n: (Rotation.from_rotvec(X[:3]) ** n).as_matrix(), float(n))
+    for n in (-1, 0, 1)
+    if is_python_class(Rotation)  # (compiled before SciPy 1.17)
+}
+WAYS |= {
+    "fht of no bias": (lambda b: scipy.fft.fht(Y, 0.3, 0.5, bias=b), 0.0),
+    "minkowski of 2": (lambda p: distance.minkowski(X, Y, p), 2.0),
+    "norm of order 2": (lambda p: scipy.linalg.norm(X, p), 2.0),
+}
 FROM_THE_RIGHT = {
+    "euclidean": lambda w: distance.euclidean(X, Y, np.concatenate([np.reshape(w, 1), np.ones(4)])),
+    "minkowski": lambda w: distance.minkowski(X, Y, 3, np.concatenate([np.reshape(w, 1), np.ones(4)])),
     "rice": lambda b: stats.rice.logpdf(Y, b),
     "vonmises": lambda k: stats.vonmises.pdf(X, k),
     "ive": lambda z: sp.ive(3.0, z) + sp.ive(0.0, z) + sp.i1e(z),
