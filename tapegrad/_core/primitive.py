@@ -518,6 +518,11 @@ def is_tracked(x: Any) -> bool:
     return x._trace is not None and not (x._trace.visibility == SAMPLED and x._trace.is_plain(x))
 
 
+def has_derivative(x: Any) -> bool:
+    """Does an open transform differentiate by x?"""
+    return is_tracked(x) and primal_of(x) is not live(x)
+
+
 def holds_variable(
     xs: Any,
     test: AnyFunction | None = None,

@@ -478,20 +478,16 @@ def careful_record(record: AnyTuple, even: bool) -> AnyTuple:
     squares = (len(i) == 2 and i[0] == i[1] if second is MANY else i == j) if even else None
     if rule is None and second is None or second in (REGION, ELEMENT, PART):
         return record
-    rule = careful_primitive(rule, squares) if second is MANY else rule and late.careful(rule, squares)
-    return (
-        rule,
-        i,
-        second if second is None or type(second) is RecordMark else late.careful(second, squares),
-        j,
-        *rest,
-    )
-
-
-def careful_primitive(prim: Primitive, squares: bool | None) -> Primitive:
-    other = copy.copy(prim)
-    other.vjp = tuple([late.careful(rule, squares) for rule in prim.vjp])
-    return other
+    slots = i if second is MANY else (i, j)
+    alone = sum([s is not None for s in slots]) == 1
+    if second is MANY:
+        rule, prim = copy.copy(rule), rule
+        rule.vjp = tuple([late.careful(one, squares, alone) for one in prim.vjp])
+    elif rule is not None:
+        rule = late.careful(rule, squares, alone)
+    if second is not None and type(second) is not RecordMark:
+        second = late.careful(second, squares, alone)
+    return rule, i, second, j, *rest
 
 
 def known(g: Any) -> AnyTuple:

@@ -6,6 +6,7 @@ Before, they are compiled, and rotations are those of `rotation_formulas`."""
 import scipy.spatial.transform as transform
 
 from .. import numpy as np
+from ..ops.declare import generic
 from .followed import FollowedObject, Follower, is_python_class
 from .namespaces import SciPyNamespace
 from .rotation_formulas import FormulaRotation, quaternion_of_vector, vector_of_quaternion
@@ -38,6 +39,7 @@ if is_python_class(transform.Rotation):
     FOLLOWED.bases[transform.Rotation] = FollowedRotation
     FOLLOWED.decorate(backend.from_rotvec, lambda _: quaternion_of_vector)
     FOLLOWED.decorate(backend.as_rotvec, lambda _: vector_of_quaternion)
+    generic(backend.pow)
     for _f in (backend.as_quat, backend.pow):
         FOLLOWED.decorate(_f, new_quaternions)
     for _name in KINDS:

@@ -8,7 +8,8 @@ import scipy.spatial.distance as sd
 
 from .. import numpy as np
 from .._core.arrays import xp_of
-from ..ops.declare import dtype, ndim, shape
+from .._core.primitive import primal_of
+from ..ops.declare import dtype, generic, ndim, shape
 from ..ops.linalg.norms import scipy_norm
 from ..ops.nondifferentiable import holds_somewhere
 from ..ops.protocols import store
@@ -26,6 +27,7 @@ from .namespaces import (
     present,
     refusal_text,
     tracked_among,
+    with_derivative_of,
 )
 
 DISTANCE = SciPyNamespace(sd)
@@ -210,6 +212,20 @@ FOLLOWED = Follower(
     numpy=FunctionOverlay(np, sqrt=distance_root, clip=clip_rounding),
     rel_entr=relative_entropy,
 )
+
+
+def with_derivative_by_weights(run):
+    """SciPy takes the root of each weight, which has no slope at 0."""
+
+    def weighted(u, v, p=2, w=None):
+        value = run(u, v, p, w)
+        return with_derivative_of(primal_of(value), minkowski(u, v, w, p)) if holds_tracked(w) else value
+
+    return weighted
+
+
+generic(sd.minkowski)
+FOLLOWED.decorate(sd.minkowski, with_derivative_by_weights)
 for _name in METRICS:
     DISTANCE.rule(getattr(sd, _name))(FOLLOWED.function(getattr(sd, _name)))
 

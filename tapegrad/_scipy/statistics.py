@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import scipy.stats
 from scipy.special import _spfun_stats, _ufuncs
-from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_pythran
+from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_py, _stats_pythran
 
 from .. import numpy as faces
 from .._core.errors import NoRuleError, SingularError
 from .._core.primitive import primal_of, values_of
 from .._dispatch.faces import is_function
 from ..ops import reductions as red
-from ..ops.declare import shape
-from ..ops.elementwise import arcsin, cos, exp, log, log1p, select, sin, sqrt, square
+from ..ops.declare import generic, shape
+from ..ops.elementwise import absolute, arcsin, cos, exp, log, log1p, select, sin, sqrt, square
 from ..ops.linalg.factorizations import solve_triangular
 from ..ops.names import WHY
 from ..ops.nondifferentiable import holds_somewhere
@@ -30,6 +30,7 @@ from ..ops.sorting import sort
 from ..ops.special.bessel_relatives import ive
 from ..ops.special.declare import valued
 from ..ops.special.error_functions import entr, ndtr, ndtri
+from ..ops.special.integrals import boxcox, boxcox1p
 from ..ops.statistics import median
 from ..stats._families import CALLS, log1mexp
 from .array_api import array_api
@@ -200,6 +201,45 @@ for _module, _name, _rule in (  # the first two: up to SciPy 1.17; the others: f
     if hasattr(_module, _name):
         FOLLOWED.leaf(getattr(_module, _name), _rule)
 
+
+def line_of_best_fit(run):
+    """SciPy sets the correlation of points on a line to 1 or -1 by a branch, and drops its second derivative."""
+
+    def linregress(x, y, alternative="two-sided"):
+        found = run(x, y, alternative)
+        r = primal_of(found.rvalue)
+        if not holds_somewhere(absolute(r) == 1.0):
+            return found
+        r = with_derivative_of(r, faces.corrcoef(x, y)[0, 1])
+        return type(found)(*found[:2], r, *found[3:], intercept_stderr=found.intercept_stderr)
+
+    return linregress
+
+
+FOLLOWED.decorate(scipy.stats.linregress, line_of_best_fit)
+
+
+def yeo_johnson(x, lmbda, xp=None):
+    up = primal_of(x) >= 0
+    return select(up, boxcox1p(select(up, x, 0.0), lmbda), -boxcox1p(select(up, 0.0, -x), 2.0 - lmbda))
+
+
+def box_cox_likelihood(run):
+    """With the transform that is smooth in its parameter at 0."""
+
+    def boxcox_llf(data, axis=0, *, lmb):
+        if primal_of(lmb) != 0:
+            return run(data, axis, lmb=lmb)
+        spread = log(red.var(boxcox(data, lmb), axis))
+        return (lmb - 1) * red.sum(log(data), axis) - 0.5 * shape(data)[axis] * spread
+
+    return boxcox_llf
+
+
+FOLLOWED.leaf(_morestats._yeojohnson_transform, yeo_johnson)
+if hasattr(_morestats, "_boxcox_llf"):
+    FOLLOWED.decorate(inspect.unwrap(_morestats._boxcox_llf), box_cox_likelihood)
+generic(scipy.stats.iqr, _stats_py._power_divergence, scipy.stats.pmean)
 
 # --- what is followed ---
 

@@ -182,14 +182,14 @@ def unreached(g, c):
     return select((reshape(count, to=(*lead, 1, 1)) == 0) & (p != p), zero_of(c), c)
 
 
-def careful(rule, squares: bool | None = None):
+def careful(rule, squares: bool | None, alone: bool):
     """A reverse rule that keeps a zero cotangent zero, in further derivatives too, where the factor is
     not finite. `squares`: None, or whether it is one of an operation on twice the same operand, whose
-    cotangents are infinite at zeros of roots only (`even`)."""
+    cotangents are infinite at zeros of roots only (`even`). `alone`: are the other operands constants?"""
     rule = getattr(rule, "general", rule)
     if type(rule) is AdaptedRule:
         rule = copy.copy(rule)
-        rule.rule = careful(rule.rule, squares)
+        rule.rule = careful(rule.rule, squares, alone)
         return rule
     prim: Any = getattr(rule, "prim", None)
 
@@ -198,13 +198,25 @@ def careful(rule, squares: bool | None = None):
             c = rule(g, *values, **params)
             return tuple(c) if prim.joint else (c,)
 
+        def without_irrelevant(terms, *others):
+            """`terms`; where both of the others agree, what made them differ is irrelevant."""
+            found = zip(terms, *others, strict=True)
+            return [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
+
         terms = pulled(g, values)
+        products = prim.multilinear or prim is multiply.prim
+        if (
+            products
+            and alone
+            and any(map(has_nan, terms))
+            and not any([isinstance(x, Variable) for x in values])
+        ):
+            # x * 0 is constant in x, whatever the slope of what follows
+            terms = without_irrelevant(terms, *[pulled(filled(g, v), values) for v in (1.0, 2.0)])
         if prim.multilinear:
             if any(map(has_nan, terms)):  # an irrelevant factor may be any number
-                found = zip(
-                    terms, *[pulled(g, [filled(x, v) for x in values]) for v in (1.0, 2.0)], strict=True
-                )
-                terms = [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
+                others = [pulled(g, [filled(x, v) for x in values]) for v in (1.0, 2.0)]
+                terms = without_irrelevant(terms, *others)
         elif getattr(prim.batch, "of_matrices", prim.batch == "matrix"):
             terms = [c if c is None else unreached(g, c) for c in terms]
         elif prim.batch in ("elementwise", "axis") and not prim.multi:

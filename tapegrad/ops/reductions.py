@@ -13,7 +13,7 @@ import scipy.special
 
 from .._core.arrays import F8, NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError, callers_line
-from .._core.primitive import layout_of, primal_of, seen
+from .._core.primitive import is_tracked, layout_of, primal_of, seen
 from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
 from .declare import axes_of as axes_in
@@ -652,9 +652,12 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
         return log_sum_exp(a, axis=axis, keepdims=keepdims)
     b = array_operand(b) if b is not None else 1.0
     on = primal_of(b) != 0 if hasattr(b, "dtype") else xp(a).asarray(b != 0)
-    a = select(broadcast_plain(on, np.broadcast_shapes(shape(a), shape(b))), a, zero_of(a) - np.inf)
-    top = top_of(primal_of(a), axis=axis)
-    total = s.sum(b * exp(a - top), axis, True)
+    on = broadcast_plain(on, np.broadcast_shapes(shape(a), shape(b)))
+    kept = select(on, a, zero_of(a) - np.inf)
+    top = top_of(primal_of(kept), axis=axis)
+    total = s.sum(b * exp(kept - top), axis, True)
+    if is_tracked(b):  # where b is 0, its derivative is not
+        total = total + s.sum(times0(select(on, 0.0, b), exp(a - top)), axis, True)
     way = sign(primal_of(total))
     r = log(total * way if return_sign else total) + top
     if not keepdims:

@@ -18,7 +18,7 @@ from .._core.scope import OPEN, now, put, quiet, setting
 from .._core.variable import FLOAT, Variable
 from ..ops import shaping
 from ..ops.declare import dtype, primitive, rules, xp
-from ..ops.elementwise import exp, expm1, log, log1p, select
+from ..ops.elementwise import exp, expm1, log, log1p, select, times0
 
 LOG_2 = math.log(2.0)
 QUIET = setting(all="ignore")
@@ -133,15 +133,18 @@ def scipys_where_uncertain(y, *xs, name, call):
     return np.where(certain, y, getattr(family.theirs(), call)(*xs))[()]
 
 
-def where_finite(t, y):
-    """A derivative of y; 0 where y is no number, for there the value is a constant."""
-    return select(abs(primal_of(y)) < math.inf, t, 0.0 * t)
+def where_finite(t, y, out):
+    """A derivative of y. Where y is no finite number, the value is a constant beyond the support, and its
+    derivative 0; or it is a limit that the formula lacks, with a derivative of nan."""
+    v = primal_of(out)
+    constant = (v == 0) | (v == 1) | (v != v) | (abs(v) == math.inf)
+    return select(abs(primal_of(y)) < math.inf, t, select(constant, 0.0 * t, times0(t, math.nan)))
 
 
 rules(
     scipys_where_uncertain,
-    joint=lambda g, out, need, y, *xs, name, call: (where_finite(g, y), *[None] * len(xs)),
-    jvp=lambda t, out, y, *xs, name, call: where_finite(t[0], y),
+    joint=lambda g, out, need, y, *xs, name, call: (where_finite(g, y, out), *[None] * len(xs)),
+    jvp=lambda t, out, y, *xs, name, call: where_finite(t[0], y, out),
 )
 
 

@@ -437,3 +437,17 @@ def test_eigenvalues_have_the_bits_of_lapack():
         found = [tg.jvp(f, (m,), (m,))[0] for f in (np.linalg.eigvals, lambda m: np.linalg.eig(m)[0])]
         assert np.array_equal(found, [np.linalg.eigvals(m), values])
         assert np.array_equal(tg.jvp(lambda m: np.linalg.eig(m)[1], (m,), (m,))[0], vectors)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)], ids=str)
+def test_dependent_columns_have_no_qr_derivative(shape):
+    """R has a diagonal of rounding errors. A wide matrix has derivatives by the columns beyond."""
+    x, first = np.ones(shape), min(shape)
+    for q in (
+        lambda x: np.linalg.qr(x)[0],
+        lambda x: np.linalg.qr(x)[1],
+        lambda x: scipy.linalg.qr(x, mode="economic")[1],
+    ):
+        for mode in ("reverse", "forward"):
+            found = tg.jacobian(lambda x: np.sum(q(x) * np.cos(q(x))), mode=mode)(x)
+            assert np.isnan(found[:, 1:first]).all()

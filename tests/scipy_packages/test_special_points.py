@@ -2,6 +2,7 @@
 and repeated elements, integers, denormal numbers. Each seed draws other points."""
 
 import calls_polynomial
+import calls_signal
 import calls_systems
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from special_points import faults
 
 SEEDS = [pytest.param(0, id="some"), *[pytest.param(n, marks=pytest.mark.long) for n in range(1, 6)]]
 # Where a function has no one derivative, its value is rounding noise, or the lengths are those of untrimmed
-# series: ties of roots and orders of filters, poles of tan, systems with large numbers, equal poles
+# series: ties of roots and orders of filters, poles of tan, systems with large numbers, equal poles, ties of
+# medians, a sampling rate of 0
 NOT_SMOOTH = {
     "buttord",
     "CZT w",
@@ -21,8 +23,15 @@ NOT_SMOOTH = {
     "residuez",
     "iirdesign",
     "to_discrete",
+    "medfilt",
+    "medfilt2d",
+    "ss2zpk",
+    "stft by fs",
+    "lombscargle mean",
 }
-CALLS = [c for c in [*calls_polynomial.CALLS, *calls_systems.CALLS] if c[0] not in NOT_SMOOTH]
+CALLS = [
+    c for c in [*calls_polynomial.CALLS, *calls_systems.CALLS, *calls_signal.CALLS] if c[0] not in NOT_SMOOTH
+]
 
 
 @pytest.mark.filterwarnings("ignore")

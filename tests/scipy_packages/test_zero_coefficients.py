@@ -84,3 +84,19 @@ def test_coefficients_that_are_dropped(name):
         np.testing.assert_allclose(found[1:], wanted, rtol=1e-6)
         padded = lambda rest: g(np.concatenate([np.zeros(1), rest]))
         np.testing.assert_allclose(tg.jacobian(padded, mode=mode)(b[1:]), wanted, rtol=1e-6)
+
+
+def test_nothing_but_zeros_is_trimmed():
+    f = lambda x: np.polyval(np.trim_zeros(x), 0.3) + x[1]
+    for transform in (tg.grad, lambda f: tg.jacobian(f, mode="forward")):
+        with pytest.raises(np.linalg.LinAlgError, match="all elements of an array with derivatives are 0"):
+            transform(f)(np.zeros(3))
+    assert (tg.vmap(f)(np.zeros((2, 3))) == 0).all() and tg.prepare(f, np.zeros(3)).value(np.zeros(3)) == 0
+    assert (tg.grad(lambda x: np.sum(np.trim_zeros(np.zeros(2))) + x[1])(np.ones(3)) == [0, 1, 0]).all()
+
+
+def test_rows_of_zeros_that_are_trimmed():
+    x = np.array([[0.0, 0.0, 0.0], [0.0, 1.3, 0.7]])
+    for mode in ("reverse", "forward"):
+        found = tg.jacobian(lambda x: np.sum(np.trim_zeros(x)[0] ** 2), mode=mode)(x)
+        np.testing.assert_allclose(found, np.where(x == 0, np.nan, 2 * x))

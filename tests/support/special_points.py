@@ -29,6 +29,8 @@ POINTS = {
     "a zero": lambda a: put(a, 1, 0.0),
     "first zero": lambda a: put(a, 0, 0.0),
     "last zero": lambda a: put(a, -1, 0.0),
+    "first one": lambda a: put(a, 0, 1.0),
+    "last one": lambda a: put(a, -1, 1.0),
     "ones": np.ones_like,
     "equal": lambda a: np.full_like(a, a.flat[0] if a.size else 0.0),
     "repeated": repeated,

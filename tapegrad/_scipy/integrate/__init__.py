@@ -9,7 +9,7 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._core.errors import ArgumentError, ConvergenceError, callers_line, heard, take_back
+from ..._core.errors import ArgumentError, ConvergenceError, SingularError, callers_line, heard, take_back
 from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ..._core.trees import Const, tuple_of
@@ -366,6 +366,23 @@ INTEGRATE.rule(itg.solve_bvp, by_steps=True)(solve_bvp)
 INTEGRATE.rule(itg.ode)(ode)
 INTEGRATE.rule(itg.complex_ode)(complex_ode)
 INTEGRATE.refuse("it is compiled", "solve_ivp", itg.LSODA)
+
+
+def with_limits_apart(run):
+    """SciPy orders the limits. Where they are equal, their shares of the ties would cancel."""
+
+    @functools.wraps(run)
+    def cubature(f, a, b, **settings):
+        if (holds_tracked(a) or holds_tracked(b)) and bool(plain_np.any(bare(a) == bare(b))):
+            raise SingularError(
+                "scipy.integrate.cubature: tracked limits that are equal have no derivative here; use quad or nquad"
+            )
+        return run(f, a, b, **settings)
+
+    return cubature
+
+
+FOLLOWED.decorate(itg.cubature, with_limits_apart)
 for _f in (itg.cubature, itg.fixed_quad, itg.qmc_quad, itg.newton_cotes):
     INTEGRATE.rule(_f, of_functions=True)(FOLLOWED.function(_f))
 INTEGRATE.follow(FOLLOWED)

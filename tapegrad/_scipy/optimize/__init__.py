@@ -469,15 +469,19 @@ def nnls(A, b, **settings):
 
 @OPTIMIZE.rule(opt.lsq_linear)
 def lsq_linear(A, b, bounds=(-plain_np.inf, plain_np.inf), **settings):
-    """What lies at a bound stays there; the others are least squares."""
+    """What lies at a bound stays there; the others are least squares. At a bound the step to the minimum is
+    longer than the way there, whatever SciPy's `active_mask` says."""
     like = A if holds_tracked(A) else b
+    low, high = (bounds.lb, bounds.ub) if isinstance(bounds, opt.Bounds) else bare(bounds)
     found = at_users_line(
-        opt.lsq_linear, bare(A), bare(b), bounds if hasattr(bounds, "lb") else bare(bounds), **settings
+        opt.lsq_linear, bare(A), bare(b), bounds if hasattr(bounds, "lb") else (low, high), **settings
     )
     if hasattr(A, "format"):
         raise refusal_text("scipy.optimize.lsq_linear", "of a sparse matrix", "A.toarray()")
+    M, x = bare(A), found.x
+    step = M.T @ (bare(b) - M @ x) / plain_np.maximum((M * M).sum(0), 1e-300)
+    free = (step <= high - x) & (step >= low - x)
     A, b = as_float_array(A, like), as_float_array(b, like)
-    free = found.active_mask == 0
     found.x = free_least_squares(A, b, free, plain_np.where(free, 0.0, found.x))
     found.fun = A @ found.x - b
     found.cost = 0.5 * np.sum(found.fun * found.fun)

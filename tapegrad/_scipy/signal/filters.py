@@ -8,7 +8,7 @@ import scipy.signal as sig
 
 from ... import numpy as np
 from ... import scipy as faces
-from ..._core.errors import ArgumentError, SingularError
+from ..._core.errors import ArgumentError
 from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
 from ...ops.nondifferentiable import at_users_line
@@ -56,16 +56,6 @@ def any_of(x, *args, **kwargs):
     return np.any(x, *args, **kwargs) if dtype(x).kind == "b" or not holds_tracked(x) else True
 
 
-def trimmed(x, trim="fb"):
-    """Coefficients of polynomials without zeros. (SciPy's results for the polynomial 0 are constants.)"""
-    y = np.trim_zeros(x, trim)
-    if holds_tracked(x) and not shape(y)[0]:
-        raise SingularError(
-            "scipy.signal: all coefficients of a tracked polynomial are 0; add a small number"
-        )
-    return y
-
-
 GIVEN = {
     "cKDTree": cKDTree, "_solveh_banded": solveh_banded, "_fft_helper": fft_helper,
     "mintypecode": lambda xs, *more: plain_np.mintypecode([dtype(x).char for x in xs], *more),
@@ -73,9 +63,7 @@ GIVEN = {
     "rfftfreq")}),
 }  # fmt: skip
 FOLLOWED = Follower("scipy.signal", **GIVEN)
-FOLLOWED.given.update(
-    _trim_zeros=np.trim_zeros, numpy=FunctionOverlay(np, any=any_of, trim_zeros=trimmed)
-)  # on the host
+FOLLOWED.given.update(_trim_zeros=np.trim_zeros, numpy=FunctionOverlay(np, any=any_of))  # on the host
 
 # --- convolutions ---
 

@@ -11,7 +11,7 @@ import scipy.sparse.linalg as sla
 from ... import numpy as np
 from ... import scipy as faces
 from ..._core.primitive import primal_of
-from ...ops.declare import dtype
+from ...ops.declare import dtype, shape
 from ..namespaces import (
     Carrier,
     CarrierType,
@@ -129,6 +129,21 @@ for _f in (sla.lsqr, sla.lsmr):
     LINALG.rule(_f)(least_squares(_f))
 
 
+def function_of_matrix_times(run):
+    """f(A) b. Where b is 0 SciPy returns b, of which the derivative is not f(A): f(A) (b + c) - f(A) c has it."""
+
+    def funm_multiply_krylov(f, A, b, **settings):
+        if bool(np.any(b != 0)) or not shape(b)[0]:
+            return run(f, A, b, **settings)
+        one = plain_np.ones(shape(b))
+        y = run(f, A, b + one, **settings) - run(f, A, one, **settings)
+        return y - primal_of(y)
+
+    return funm_multiply_krylov
+
+
+if hasattr(sla, "funm_multiply_krylov"):
+    FOLLOWED.decorate(sla.funm_multiply_krylov, function_of_matrix_times)
 for _name in ("aslinearoperator", "onenormest", "funm_multiply_krylov"):
     if hasattr(sla, _name):
         LINALG.rule(getattr(sla, _name), of_functions=True)(FOLLOWED.function(getattr(sla, _name)))

@@ -10,6 +10,7 @@ from ... import numpy as np
 from ..._core.arrays import is_array
 from ..._core.variable import Variable
 from ...ops.declare import shape
+from ...ops.indexing.gathering import left_of
 from ..device import device_concatenator
 from ..namespaces import bare, plain_argument, present
 from .matrices import (
@@ -98,8 +99,11 @@ def find(A):
     A = sparse(A)._merged()
     rows, cols, places = sps.find(A._places)
     values = element_or_zero(A._values, places)
-    kept = plain_np.flatnonzero(bare(values != 0))  # SciPy leaves out zeros
-    return rows[kept], cols[kept], values[kept]
+    on = bare(values != 0)  # SciPy leaves out zeros
+    kept, zeros = plain_np.flatnonzero(on), plain_np.flatnonzero(~on)
+    if len(zeros):
+        values = left_of("scipy.sparse.find", values[kept], values[zeros])
+    return rows[kept], cols[kept], values
 
 
 SPARSE.constant(

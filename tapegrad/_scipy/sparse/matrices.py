@@ -24,6 +24,7 @@ from ..._core.scope import OPEN
 from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
 from ...ops.declare import axes_of, dtype, ndim, shape
+from ...ops.indexing.gathering import without
 from ..device import device_concatenator
 from ..linear_maps import Sums, mapped
 from ..namespaces import (
@@ -129,12 +130,17 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
             dense = as_float_array(arg)
             if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix):
                 dense = np.reshape(dense, (1, -1))
-            at = plain_np.arange(dense.size)
+            flat, at, zeros = np.reshape(dense, -1), plain_np.arange(dense.size), None
             if dense.size > EXPLICIT_ZEROS:
-                at = host_matrix(bare(primal_of(dense) != 0).reshape(-1).nonzero()[0])  # as in all samples
+                on = host_matrix(bare(primal_of(flat) != 0))  # as in all samples
+                on[0] |= not on.any()
+                at, zeros = on.nonzero()[0], (~on).nonzero()[0]
+            values = np.take(flat, at)
+            if zeros is not None and len(zeros):
+                values = without(values, np.take(flat, zeros))
             places = plain_np.zeros(dense.size)
             places[at] = plain_np.arange(1, len(at) + 1)
-            return of_places(np.take(np.reshape(dense, -1), at), cls._theirs(places.reshape(shape(dense))))
+            return of_places(values, cls._theirs(places.reshape(shape(dense))))
         data, where = as_float_array(arg[0], first_tracked(arg)), host_matrix(bare(arg[1:]))
         count = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(data)))).reshape(shape(data))
         values = np.reshape(np.copy(data) if copy else data, -1)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import is_array, xp_of
-from ..._core.errors import ArgumentError
-from ..._core.primitive import layout_of, primal_of, values_of
+from ..._core.errors import ArgumentError, SingularError
+from ..._core.primitive import has_derivative, is_tracked, layout_of, primal_of, values_of
 from ..._core.registry import late
 from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
@@ -366,10 +366,22 @@ def trim_zeros(filt, trim="fb", axis=None):
         at[k] = slice(first if "f" in trim.lower() else 0, last if "b" in trim.lower() else whole)
     if not at:
         return filt  # as NumPy has it
-    y, n = slice_of(x, tuple(at)), at[0]
-    if ndim(x) > 1 or shape(y) == shape(x) or dtype(x).kind not in "fc":
+    y = slice_of(x, tuple(at))
+    if shape(y) == shape(x) or dtype(x).kind not in "fc" or not is_tracked(x):
         return y
-    return without(y, end_to_end(x[: n.start], x[n.stop :]))
+    rest = np.ones(shape(x), bool)
+    rest[tuple(at)] = False
+    return left_of("numpy.trim_zeros", y, reshaped(x, to=(-1,))[np.flatnonzero(rest)])
+
+
+def left_of(name: str, y, dropped):
+    """What a function has left of its argument, of which it drops elements that are 0."""
+    if 0 in shape(y) and has_derivative(dropped):
+        raise SingularError(
+            f"{name}: all elements of an array with derivatives are 0, and none would be left to have them; ask "
+            "np.any(x) before, or add a small number"
+        )
+    return without(y, dropped)
 
 
 def without_zeros(x, trim):

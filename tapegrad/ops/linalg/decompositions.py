@@ -11,10 +11,10 @@ import scipy.linalg
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import is_tracked, live, primal_of, values_of
+from ..._core.primitive import is_tracked, live, primal_of, seen, values_of
 from ..._core.variable import Variable
 from ..declare import NUMPY, dtype, implements, ndim, primitive, rules, shape, xp
-from ..elementwise import absolute, over0, select
+from ..elementwise import absolute, over0, select, times0
 from ..nondifferentiable import holds_somewhere
 from ..products import H, column, diagonals, matmul, row_vector, two_operands, with_diagonals
 from ..shaping import concatenate, conj, embed, real, reshape, slice_of, sum, zeros_like
@@ -325,6 +325,20 @@ def _real_diagonal(x):
     return with_diagonals(real(diagonals(x)), to=shape(x)[-2:])
 
 
+def solve_of_rank(r, b, trans=0):
+    """r^-1 b, or r^-H b. A column of r that depends on those before, up to rounding, has no derivative: nan,
+    where the result depends on its pivot."""
+    plain = primal_of(r)
+    pivots, rounding = diagonals(plain), 8 * shape(r)[-1] * np.finfo(dtype(r)).eps
+    dependent = absolute(pivots) <= rounding * absolute(plain).max(-2)
+    known = seen(dependent)
+    if known is not None and not known.any():
+        return solve_triangular(r, b, trans)
+    with_pivots = lambda p: r + with_diagonals(select(dependent, p - diagonals(r), 0.0), to=shape(r)[-2:])
+    one, two = [solve_triangular(with_pivots(p), b, trans) for p in (1.0, 2.0)]
+    return one + times0(one - two, select(column(dependent).any((-2, -1), keepdims=True), np.nan, 0.0))
+
+
 def _qr_vjp(g, out, need, x):
     """The cotangent of x. With C = dx R^-1 and Y = _upper(Q^H C): dR = Y R, dQ = C - Q Y."""
     (q, r), (gq, gr) = out, g
@@ -333,12 +347,12 @@ def _qr_vjp(g, out, need, x):
         n = n - matmul(H(q), gq)
     u = triangle(n, lower=False, strict=True)
     c = matmul(q, u + triangle(H(n), lower=True, strict=True) + _real_diagonal(n))
-    return (H(solve_triangular(r, H(c if gq is None else c + gq))),)
+    return (H(solve_of_rank(r, H(c if gq is None else c + gq))),)
 
 
 def _qr_jvp(t, out, x):
     q, r = out
-    c = H(solve_triangular(r, H(t[0]), 2))
+    c = H(solve_of_rank(r, H(t[0]), 2))
     y = _upper(matmul(H(q), c))
     return c - matmul(q, y), matmul(y, r)
 

@@ -140,7 +140,14 @@ def norm(x, ord=None, axis=None, keepdims=False):
 @implements(scipy.linalg.norm)
 def scipy_norm(a, ord=None, axis=None, keepdims=False):
     """SciPy computes the length of a vector with BLAS, where no square overflows or underflows."""
-    if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp(a) is not np:
+    if (
+        axis is not None
+        or is_tracked(ord)
+        or ord not in (None, 2)
+        or ndim(a) != 1
+        or keepdims
+        or xp(a) is not np
+    ):
         return norm(a, ord, axis, keepdims)
     a = a * np.float64(1.0) if dtype(a).itemsize < 8 else a  # a Python float in any precision
     size = 1.0 if OPEN.hiding else abs(primal_of(a)).max(initial=0.0)

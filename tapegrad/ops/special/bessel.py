@@ -12,7 +12,7 @@ import scipy.special as sp
 from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..declare import implements, primitive, rules, same
-from ..elementwise import absolute, sign, times0
+from ..elementwise import absolute, select, sign, times0
 from ..piecewise import special_of, special_ufunc
 from .asymptotic import near_or_far, tail
 
@@ -142,9 +142,15 @@ def _slope_beyond(x, n: int, signum: float, near):
     return near_or_far(abs(primal_of(x)) > 50.0, x, away, near)
 
 
+def side_of_zero(x):
+    """The sign of x; 1 at 0, where a scaled function has the derivative to the right, as laws with a parameter
+    of 0 ask for."""
+    return select(primal_of(x) < 0, -1.0, 1.0)
+
+
 def _ie_slope(x, n):
     d = 0.5 * (bessel_ie(x, n=n - 1) + bessel_ie(x, n=n + 1)) if n else bessel_ie(x, n=1)
-    return d - sign(x) * bessel_ie(x, n=n)
+    return d - side_of_zero(x) * bessel_ie(x, n=n)
 
 
 rules(bessel_ie, lambda g, out, x, n: g * _slope_beyond(x, n, -1.0, lambda x: _ie_slope(x, n)), jvp=same)

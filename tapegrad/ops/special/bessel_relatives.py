@@ -12,9 +12,9 @@ import scipy.special as sp
 
 from ..._core.primitive import primal_of, seen
 from ..declare import followed
-from ..elementwise import exp, log, power, select, sign, sqrt
+from ..elementwise import exp, log, power, select, sqrt
 from ..shaping import sum
-from .bessel import k0, y0
+from .bessel import k0, side_of_zero, y0
 from .bessel_orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
 from .declare import (
     IntegerArgument,
@@ -51,7 +51,7 @@ kv = cylinder_function(sp.kv, lambda out, v, z: exp(-z) * bessel_k_moment(v, z, 
 ive: Any = special_function(
     sp.ive,
     at_real(lambda out, v, z: bessel_i_order(v, z, n=1)),
-    at_real(lambda out, v, z: 0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out),
+    at_real(lambda out, v, z: 0.5 * (ive(v - 1, z) + ive(v + 1, z)) - side_of_zero(z) * out),
 )
 kve = special_function(
     sp.kve,

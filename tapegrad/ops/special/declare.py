@@ -22,7 +22,7 @@ from ..._core.registry import load
 from ..._core.scope import OPEN
 from ..declare import dtype, ndim, primitive, reads, rules, same, shape, signature_of, xp
 from ..declare import implements as answers
-from ..elementwise import over0, times0
+from ..elementwise import absolute, over0, select, times0
 from ..piecewise import special_of
 from ..shaping import reshape
 
@@ -230,25 +230,34 @@ def with_partials(entry: Callable, *partials: Callable) -> None:
     PARTIALS[entry] = partials
 
 
+INVERSE_RTOL, INVERSE_ATOL = 1e-2, 1e-5  # of the value at a solution: SciPy's searches end at 1e-8 of x
+
+
 def inverse(f, of: Callable, k: int, place: int, *, tail: bool = False) -> Callable:
     """Declare scipy.special's f, which solves the operation `of` for its argument k. The arguments are
     those of `of` in order, without the one that is found. The value of `of` (`tail`: 1 minus it)
-    stands at `place`."""
+    stands at `place`. Where SciPy's result is no solution, as the bound of its search, it has no derivative."""
     slopes = PARTIALS[of]
 
-    def call(out, xs):
+    def solution(out, xs) -> tuple:
+        """(The arguments of `of`; 0 where they solve it or an end of the range is nearest, else nan)"""
         rest = [x for i, x in enumerate(xs) if i != place]
-        return [*rest[:k], out, *rest[k:]]
+        args = [*rest[:k], out, *rest[k:]]
+        plain = list(map(primal_of, args))
+        found, given, y = of(*plain), primal_of(xs[place]), plain[k]
+        off = absolute((1.0 - found if tail else found) - given)
+        solved = (off <= INVERSE_RTOL * given + INVERSE_ATOL) | (y == 0) | (y == 1) | (absolute(y) == np.inf)
+        return args, select(solved, 0.0, np.nan)
 
     def partial(i):
         def of_value(out, *xs):
-            args = call(out, xs)
-            return over0(-1.0 if tail else 1.0, slopes[k](None, *args))
+            args, nothing = solution(out, xs)
+            return over0(-1.0 if tail else 1.0, slopes[k](None, *args)) + nothing
 
         def of_argument(out, *xs):
-            args = call(out, xs)
+            args, nothing = solution(out, xs)
             j = i - (i > place)
-            return -over0(slopes[j + (j >= k)](None, *args), slopes[k](None, *args))
+            return -over0(slopes[j + (j >= k)](None, *args), slopes[k](None, *args)) + nothing
 
         return of_value if i == place else of_argument
 

@@ -14,7 +14,7 @@ from ..elementwise import exp, select
 from ..shaping import stack
 from .declare import implements_special, library_function, special_function
 from .gamma import factorial
-from .orthogonal_polynomials import DEGREE, eval_gegenbauer, eval_legendre, sph_harm_y_of
+from .orthogonal_polynomials import DEGREE, eval_gegenbauer, eval_legendre, half_by_side, sph_harm_y_of
 
 
 def table_orders(m):
@@ -118,7 +118,8 @@ def ladder(f, n, m, theta, k):
     if k == 0:
         return f(n, m, theta)
     up, down = [np.sqrt(np.maximum((n - s * m) * (n + s * m + 1.0), 0.0)) for s in (1, -1)]
-    return 0.5 * (up * ladder(f, n, m + 1, theta, k - 1) - down * ladder(f, n, m - 1, theta, k - 1))
+    raised, lowered = [ladder(f, n, m + s, theta, k - 1) for s in (1, -1)]
+    return half_by_side(theta) * (up * raised - down * lowered)
 
 
 def on_sphere(n, m, theta):

@@ -18,7 +18,7 @@ from .declare import greatest, inverse, special_function, with_last_axis, with_p
 from .distribution_functions import hyp0f1
 from .error_functions import ROOT_2PI, ndtr, xlogy
 from .gamma import digamma, gammaln
-from .incomplete import beta_density, beta_moment, gamma_density, gamma_moment
+from .incomplete import beta_density, beta_moment, betainc, gamma_density, gamma_moment, gammaincc
 
 # --- mixtures ---
 
@@ -184,14 +184,17 @@ nctdtrit = inverse(sp.nctdtrit, nctdtr, 2, 2)
 
 def poisson_of_real(k, m):
     """Q(k + 1, m)."""
+    return gammaincc(k + 1.0, m)
 
 
 def binomial_of_real(k, n, p):
     """I_(1-p)(n - k, k + 1)."""
+    return betainc(n - k, k + 1.0, 1.0 - p)
 
 
 def negative_binomial_of_real(k, n, p):
     """I_p(n, k + 1)."""
+    return betainc(n, k + 1.0, p)
 
 
 with_partials(

@@ -12,7 +12,8 @@ import scipy.special as sp
 
 from ..._core.errors import NoRuleError
 from ..._core.primitive import primal_of, values_of
-from ..elementwise import cos, exp, select
+from ..._core.variable import Variable
+from ..elementwise import cos, exp, select, sin
 from ..piecewise import floor
 from ..shaping import sum
 from .declare import (
@@ -217,6 +218,11 @@ def spherical_harmonic(n, m, theta, phi):
     return select(beyond, 0.0, 1.0) * sph_harm_y_of(n, select(beyond, 0 * m, m), theta, phi)
 
 
+def half_by_side(theta):
+    """0.5; -0.5 beyond the poles, where SciPy takes the modulus of the sine of theta."""
+    return select(sin(primal_of(theta)) < 0, -0.5, 0.5)
+
+
 def along_theta(out, n, m, theta, phi):
     """Half the difference of both ladder operators; no division by the sine of theta."""
     n, m = primal_of(n), primal_of(m)
@@ -226,7 +232,7 @@ def along_theta(out, n, m, theta, phi):
     )
     turn = exp(1j * phi)
     raised, lowered = spherical_harmonic(n, m + 1, theta, phi), spherical_harmonic(n, m - 1, theta, phi)
-    return 0.5 * (up * raised / turn - down * lowered * turn)
+    return half_by_side(theta) * (up * raised / turn - down * lowered * turn)
 
 
 sph_harm_y_of = special_function(
@@ -279,9 +285,9 @@ class Polynomial:
 
 def orthogonal_polynomial(name, n, monic, evaluate, leading, *parameters):
     """`leading`: the coefficient of x^n, by which a monic polynomial is divided."""
-    n = int(values_of(n))
-    if n < 0:
-        raise ValueError("n must be nonnegative.")
+    n, plain = int(values_of(n)), list(map(primal_of, parameters))
+    if not any([isinstance(p, Variable) for p in plain]):
+        getattr(sp, name)(n, *plain, monic)  # SciPy checks them
     scale = leading(n, *parameters) if monic else 1.0
     return Polynomial(name, n, lambda x: evaluate(n * 1.0, *parameters, x) / scale)
 

@@ -1,0 +1,102 @@
+"""Where a number is exactly 0 or 1, or numbers are equal, the libraries' Python code takes a shorter way, which
+has the value and not the derivative: normalised filters, equal steps, parameters of transforms, laws at the end
+of their parameters. Judged by differences, to the right where there is nothing to the left."""
+
+import numpy as np
+import pytest
+import scipy.fft
+import scipy.integrate
+import scipy.linalg
+import scipy.signal as sig
+import scipy.special as sp
+import scipy.stats as stats
+from numpy.polynomial import chebyshev, hermite, laguerre, polynomial
+from scipy.spatial import distance
+from scipy.spatial.transform import Rotation
+
+import tapegrad as tg
+from tapegrad._scipy.followed import is_python_class
+
+X = np.array([0.3, -0.4, 0.8, 1.7, -1.2])
+Y = X**2 + 1
+A, B = np.array([1.0, 0.7, 0.5]), np.array([1.0, 0.4, 0.3])
+WAYS = {
+    "gradient, equal steps": (lambda t: np.gradient(X, t), np.arange(5.0)),
+    "gradient, edges of order 2": (lambda t: np.gradient(X, t, edge_order=2), 2 * np.arange(5.0)),
+    "gradient of an image": (lambda t: np.gradient(np.outer(X, Y), t, 0.5 * t)[1], np.arange(5.0)),
+    "lfilter_zi": (lambda a: sig.lfilter_zi(B, a), A),
+    "lfiltic": (lambda a: sig.lfiltic(B, a, X[:2], X[2:4]), A),
+    "lp2hp": (lambda w: np.concatenate(sig.lp2hp(B, A, w)), 1.0),
+    "iqr": (lambda s: stats.iqr(X, scale=s), 1.0),
+    "power_divergence": (lambda p: stats.power_divergence(Y, np.full(5, Y.mean()), lambda_=p)[0], 1.0),
+    "yeojohnson at 0": (lambda p: stats.yeojohnson(X, p), 0.0),
+    "yeojohnson at 2": (lambda p: stats.yeojohnson_llf(p, X), 2.0),
+    "boxcox_llf": (lambda p: stats.boxcox_llf(p, Y), 0.0),
+    "logsumexp": (lambda b: sp.logsumexp(X, b=b), np.array([0.0, 1.0, 0.5, 0.0, 2.0])),
+    "chebline": (lambda q: chebyshev.chebval(X, chebyshev.chebline(0.3, q)), 0.0),
+    "hermline": (lambda q: hermite.hermval(X, hermite.hermline(0.3, q)), 0.0),
+    "lagline": (lambda q: laguerre.lagval(X, laguerre.lagline(0.3, q)), 0.0),
+    "polyline": (lambda q: polynomial.polyval(X, polynomial.polyline(0.3, q)), 0.0),
+}
+WAYS |= {
+    f"a rotation to the power {n}": (lambda n: (Rotation.from_rotvec(X[:3]) ** n).as_matrix(), float(n))
+    for n in (-1, 0, 1)
+    if is_python_class(Rotation)  # (compiled before SciPy 1.17)
+}
+WAYS |= {
+    "fht of no bias": (lambda b: scipy.fft.fht(Y, 0.3, 0.5, bias=b), 0.0),
+    "minkowski of 2": (lambda p: distance.minkowski(X, Y, p), 2.0),
+    "norm of order 2": (lambda p: scipy.linalg.norm(X, p), 2.0),
+}
+FROM_THE_RIGHT = {
+    "euclidean": lambda w: distance.euclidean(X, Y, np.concatenate([np.reshape(w, 1), np.ones(4)])),
+    "minkowski": lambda w: distance.minkowski(X, Y, 3, np.concatenate([np.reshape(w, 1), np.ones(4)])),
+    "rice": lambda b: stats.rice.logpdf(Y, b),
+    "vonmises": lambda k: stats.vonmises.pdf(X, k),
+    "ive": lambda z: sp.ive(3.0, z) + sp.ive(0.0, z) + sp.i1e(z),
+}
+NO_DERIVATIVE = {  # the formula has none at this point
+    "pearson3": lambda k: stats.pearson3.pdf(X, k),
+    "ncx2": lambda c: stats.ncx2.pdf(Y, 3.0, c),
+    "power_divergence at 0": lambda p: stats.power_divergence(Y, np.full(5, Y.mean()), lambda_=p)[0],
+    "pmean at 0": lambda p: stats.pmean(Y, p),
+}
+
+
+def weighed(f):
+    return lambda x: np.sum(np.reshape(f(x), -1) * np.cos(1 + np.arange(np.size(f(x)))))
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_values_at_which_the_code_takes_a_shorter_way(name):
+    f, x = WAYS[name]
+    g, x, h = weighed(f), np.asarray(x), 1e-3
+    along = lambda e: (8 * (g(x + h * e) - g(x - h * e)) - g(x + 2 * h * e) + g(x - 2 * h * e)) / (12 * h)
+    wanted = np.reshape([along(np.reshape(e, x.shape)) for e in np.eye(x.size)], x.shape)
+    assert tg.value_and_grad(g)(x)[0] == pytest.approx(g(x), rel=1e-12)
+    for mode in ("reverse", "forward"):
+        np.testing.assert_allclose(tg.jacobian(g, mode=mode)(x), wanted, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(tg.prepare(g, x).grad(x), wanted, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FROM_THE_RIGHT)
+def test_laws_at_the_end_of_their_parameters(name):
+    g = weighed(FROM_THE_RIGHT[name])
+    h = 1e-4
+    wanted = (-3 * g(0.0) + 4 * g(h) - g(2 * h)) / (2 * h)
+    assert tg.grad(g)(0.0) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert tg.jvp(g, (0.0,), (1.0,))[1] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", NO_DERIVATIVE)
+def test_a_limit_that_the_formula_lacks(name):
+    g = weighed(NO_DERIVATIVE[name])
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(tg.grad(g)(0.0)) and not np.isfinite(tg.jvp(g, (0.0,), (1.0,))[1])
+
+
+def test_an_empty_region_of_cubature():
+    f = lambda b: scipy.integrate.cubature(lambda x: np.cos(x[:, 0]), [0.3], b).estimate
+    assert f(np.array([0.3])) == 0
+    with pytest.raises(np.linalg.LinAlgError, match="limits that are equal"):
+        tg.grad(f)(np.array([0.3]))
