@@ -181,6 +181,12 @@ class GlobalNames(Holder):
         dict.clear(space)
 
     @staticmethod
+    def with_number(change: tuple, name: str, number: Any) -> tuple:
+        _, real, space = change
+        real[name] = space.met[name] = space.first[name] = number
+        return change
+
+    @staticmethod
     def places(change: tuple, side: int) -> list:
         _, real, space = change
         return [("names", (real, tuple(space.met)))] if side == 1 else [("dicts", space)]

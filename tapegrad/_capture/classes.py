@@ -158,6 +158,12 @@ class Members(Holder):
                 setattr(c, name, back(v))
 
     @staticmethod
+    def with_number(change: tuple, name: str, number: Any) -> tuple:
+        setattr(change[1], name, number)
+        change[4][name] = number
+        return change
+
+    @staticmethod
     def places(change: tuple, side: int) -> list:
         return [("classes", change[side])]
 
@@ -223,6 +229,12 @@ class InstanceState(Holder):
             back.do(refill_attributes, new, state_of(x, kind), kind)
         if kind is not type(x) and not is_subarray(new):
             users_own(new, type(x))
+
+    @staticmethod
+    def with_number(change: tuple, name: str, number: Any) -> tuple:
+        put_state(change[1], {name: number}, type(change[2]))
+        change[3][name] = number
+        return change
 
     @staticmethod
     def places(change: tuple, side: int) -> list:

@@ -76,6 +76,11 @@ class Cell(Holder):
         return there or Cell.bound(new, first) is not EMPTY or Cell.emptied(new, first)
 
     @staticmethod
+    def with_number(change: tuple, name: str, number: Any) -> tuple:
+        change[1].cell_contents = number
+        return (*change[:3], number, number)
+
+    @staticmethod
     def undo(back: Any, change: tuple) -> None:
         """A cycle through the new cell ends here."""
         _, c, new, value, first = change

@@ -154,6 +154,11 @@ class Holder:
     # for a shadow that waits for the next call (remembered.py)
 
     @staticmethod
+    def with_number(change: tuple, name: str, number: Any) -> tuple:
+        """The change after a number that f has bound is handed back: a counter."""
+        return change
+
+    @staticmethod
     def places(change: tuple, side: int) -> list:
         """(field of `remembered.Places`, place) for all places where the holder (side 1), or its shadow
         (side 2), holds something."""

@@ -20,7 +20,6 @@ import gc
 import itertools
 import operator
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Sequence
@@ -49,7 +48,7 @@ from .kinds import (
     same,
     space_of,
 )
-from .objects import FILLED, FIXED, kind_of
+from .objects import FILLED, kind_of
 from .restore import restore
 from .routes import near_objects
 from .unread_containers import UnreadDict, UnreadList
@@ -57,10 +56,10 @@ from .unread_containers import UnreadDict, UnreadList
 YOUNG, OLDEST = 1, 2  # generations of what a call has left in reference cycles, which may hold parts
 MOST_FAILURES = 8  # after which a transform makes a new shadow for each call
 LASTING = frozenset((
-    *HELD, *FILLED, *FIXED, types.CellType, types.FunctionType, types.BuiltinFunctionType,
+    *HELD, types.CellType, types.FunctionType, types.BuiltinFunctionType,
     types.ModuleType, np.ufunc, type(np.sum), np.ndarray, property, type(functools.lru_cache(len)),
-)) - {threading.local, map, filter, type(iter(int, 1))}  # (which an iterator uses up)  # fmt: skip
-PASSING = (BaseException, np.ndarray, Subarray, weakref.ref, threading.local)  # whose objects do not wait
+))  # fmt: skip
+PASSING = (BaseException, np.ndarray, Subarray, weakref.ref, map, filter, type(iter(int, 1)))
 PARTS = HELD | frozenset((
     *FILLED, tuple, UnreadDict, UnreadList, ModuleGlobals, ModuleShadow, CacheCapture, ArrayVariable, View,
     types.CellType, types.MethodType, property, staticmethod, classmethod,
@@ -68,6 +67,7 @@ PARTS = HELD | frozenset((
 
 KEYS, VALUES, MEMBERS = dict.keys, dict.values, list.__iter__
 OF_FUNCTION = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__", "__dict__")
+NAMESPACE = operator.attrgetter("__dict__")
 
 
 RECENT: collections.OrderedDict = collections.OrderedDict()  # ids -> (weak reference, memory)
@@ -144,10 +144,12 @@ class ShadowMemory:
         if waiting is not None and waiting.is_same():
             self.failures = 0
         else:
+            hand_numbers_back(shadow)
             if not is_unmodified(shadow):
                 self.failures += 1
                 return False
             waiting = None  # which holds parts of the shadow
+            gc.collect(YOUNG)  # so that the references are those of a call without cycles
             waiting = WaitingShadow(shadow)
             if waiting.signature != self.signature:
                 self.failures += self.signature is not None
@@ -254,10 +256,8 @@ def in_classes(places: list) -> list:
 
 def in_functions(functions: list) -> list:
     """(What a function's namespace holds is among the dicts, unless that was empty.)"""
-    found: list = []
-    for parts in map(OF_FUNCTION, functions):
-        found += *parts, not parts[-1]
-    return found
+    parts = itertools.chain.from_iterable(map(OF_FUNCTION, functions))
+    return [*parts, *map(operator.not_, map(NAMESPACE, functions))]
 
 
 # of each kind of places: what is held there, in a fixed order. EMPTY stands after parts of any number
@@ -417,6 +417,14 @@ def is_unaltered(shadow: Shadow) -> bool:
     ) and all([v._value is x and not v._version and v._trace is None for x, v in shadow.arrays])
 
 
+def hand_numbers_back(shadow: Shadow) -> None:
+    """What a call counts need not keep its shadow from waiting."""
+    for n, change in enumerate(shadow.changes):
+        for name, v in change[0].named(change):
+            if type(v) in IMMUTABLE:
+                shadow.changes[n] = change[0].with_number(shadow.changes[n], name, v)
+
+
 def is_unmodified(shadow: Shadow) -> bool:
     """Is each part of the shadow what its real object would become now?"""
     return all(map(is_lasting, shadow.hold)) and (
@@ -438,7 +446,7 @@ def is_lasting(x: Any) -> bool:
     kind = type(x)
     if kind in LASTING or is_compiled_by_numba(x) or is_universal(kind) or isinstance(x, type):
         return True
-    if is_user_class(kind):
+    if is_user_class(kind) or kind_of(x) is not None:
         return not issubclass(kind, PASSING)
     # a function of an extension; a distribution or another callable object of the library
     return kind.__name__ == "cython_function_or_method" or stand_ins.function_stand_in(x) is not None

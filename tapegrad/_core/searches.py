@@ -15,7 +15,8 @@ import numpy as np
 
 from .errors import NonDifferentiableWarning, opcode_at, package_of_frame, stack
 from .primitive import layout_of
-from .reverse import known
+from .reverse import SWEEPING, known
+from .scope import now, put
 from .typing import AnyFunction, AnyTuple
 from .variable import Variable
 
@@ -39,7 +40,8 @@ class ComparisonSearch:
     """The comparisons at one place, which may be a search."""
 
     __slots__ = (
-        "bound", "equal", "first", "flips", "found", "margin", "over", "place", "positive", "run", "visits"
+        "bound", "equal", "first", "flips", "found", "margin", "over", "place", "positive", "run", "text",
+        "visits",
     )  # fmt: skip
     bound: float
     equal: AnyTuple | None  # the place, if an argument was equal, or near enough, to a stored number
@@ -54,7 +56,7 @@ class ComparisonSearch:
 
     def __init__(self) -> None:
         self.visits, self.run, self.bound, self.found, self.over = 0, 0, 0.0, None, False
-        self.equal = None
+        self.equal, self.text = None, EQUAL_TEXT
 
     def visit(self, trace: Any, sides: AnyTuple, values: AnyTuple, frame: Any) -> None:
         """Note a comparison of two `sides`, of which the trace follows one or both, with their `values`."""
@@ -70,7 +72,7 @@ class ComparisonSearch:
         if type(d) is float:
             margin, positive = abs(d), d > 0
         else:
-            margin, positive = float(np.max(np.abs(d), initial=0.0)), d > 0
+            margin, positive = float(np.abs(d).max(initial=0.0)), d > 0
         if margin == 0.0:
             return
         self.bound *= FALL_OF_BOUND
@@ -97,11 +99,18 @@ class ComparisonSearch:
 
 def is_near(sides: AnyTuple, values: AnyTuple) -> bool:
     """Is a distance of zero below a small bound, as where an argument is compared with a stored number?"""
-    for side, distance, bound in zip(sides, values, values[::-1], strict=True):
-        if isinstance(side, Variable) and all([isinstance(v, HOST_NUMBERS) for v in values]):
+    x, y = values
+    if not (isinstance(x, HOST_NUMBERS) and isinstance(y, HOST_NUMBERS)):
+        return False
+    for side, distance, bound in (sides[0], x, y), (sides[1], y, x):
+        if isinstance(side, Variable) and not first_element(distance):
             if np.size(bound) and not np.any(distance) and 0 < np.max(np.abs(bound)) <= NEAR_ENOUGH:
                 return True
     return False
+
+
+def first_element(x: Any) -> Any:
+    return x.size and x.flat[0] if type(x) is np.ndarray else x
 
 
 def is_comparison(frame: Any) -> bool:
@@ -157,8 +166,9 @@ def note_equality(sides: AnyTuple, frame: Any) -> None:
         search.equal = frame.f_code.co_filename, frame.f_lineno
 
 
-def note_hash(x: Variable, frame: Any) -> None:
-    """The hash of x is taken in the `frame`, as where x is looked up in a dict."""
+def note_loss(x: Variable, frame: Any, text: str | None = None) -> None:
+    """In the `frame` the hash of x is taken, as where x is looked up in a dict, or something else without a
+    derivative.  `text`: of the warning."""
     place = id(frame.f_code) + frame.f_lasti
     if (trace := x._trace) is None or place in trace.searches:
         return
@@ -166,6 +176,7 @@ def note_hash(x: Variable, frame: Any) -> None:
     if isinstance(x := shown(x), Variable) and x._trace is not None:
         search = new_search(x._trace, place)
         search.over, search.equal = True, (frame.f_code.co_filename, frame.f_lineno)
+        search.text = text or EQUAL_TEXT
 
 
 def shown(x: Any) -> Any:
@@ -179,19 +190,22 @@ def shown(x: Any) -> Any:
 def difference(x: Any, y: Any) -> Any:
     """x - y as a float, or some elements of it; zero where it is rounding error.  None where it is not real,
     or on a device."""
+    if not (isinstance(x, HOST_NUMBERS) and isinstance(y, HOST_NUMBERS)):
+        return None
+    before = now()
     try:
-        if not (isinstance(x, HOST_NUMBERS) and isinstance(y, HOST_NUMBERS)):
-            return None
-        if np.ndim(x) == np.ndim(y) == 0:
+        if type(x) is not np.ndarray and type(y) is not np.ndarray:
             x, y = float(x), float(y)
             return x - y if abs(x - y) > LEAST_MARGIN * abs(x) else 0.0
-        with np.errstate(all="ignore"):
-            if max(np.size(x), np.size(y)) > SEEN_ELEMENTS:
-                x, y = [a.flat[:: a.size // SEEN_ELEMENTS] for a in np.broadcast_arrays(x, y)]
-            d = np.subtract(x, y, dtype=float)
-            return np.where(np.abs(d) > LEAST_MARGIN * np.abs(x), d, 0.0)
+        put(SWEEPING)
+        if max(np.size(x), np.size(y)) > SEEN_ELEMENTS:
+            x, y = [a.flat[:: a.size // SEEN_ELEMENTS] for a in np.broadcast_arrays(x, y)]
+        d = np.subtract(x, y, dtype=float)
+        return np.where(np.abs(d) > LEAST_MARGIN * np.abs(x), d, 0.0)
     except (TypeError, ValueError):
         return None
+    finally:
+        put(before)
 
 
 def sensitivity(trace: Any, sides: AnyTuple) -> Any:
@@ -219,7 +233,7 @@ def tell_searches(trace: Any, size_of: AnyFunction, connected: bool = True) -> N
     derivative that is kept as seeds.  `connected`: does a result depend on what the trace follows?"""
     for search in trace.searches.values():
         if search.equal is not None and not connected:
-            warn_at(search.equal, EQUAL_TEXT)
+            warn_at(search.equal, search.text)
         if search.found is not None:
             before, first, now, last = search.found
             first, last = [size_of(d) if type(d) is list else d for d in (first, last)]
@@ -236,6 +250,10 @@ EQUAL_TEXT = (
     "the result does not depend on the argument, which was equal or near to a stored number here, or hashed: "
     "if an earlier call has left the result, as in a memo, its derivative is lost, and the gradient of 0 is "
     "wrong. Empty the memo, or use functools.cache, which is followed"
+)
+ROUNDED_TEXT = (
+    "the result does not depend on the argument, except through a rounding here, which has no derivative: the "
+    "gradient of 0 is wrong if the rounding is for display. Take it away, or differentiate what is rounded"
 )
 SEARCH_TEXT = (
     "a number is found by comparisons here, as by bisection, which have no derivative: the derivative of "

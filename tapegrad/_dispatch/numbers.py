@@ -23,7 +23,7 @@ from .._core.serialized import refuse_written
 from .._core.trees import REAL, nested
 from .._core.variable import FLOAT, HANDLES, variable
 from ..ops.creation import cast
-from ..ops.declare import dtype, xp
+from ..ops.declare import NUMPY, dtype, xp
 from ..ops.shaping import nested_to_array
 from .digests import DIGESTS
 from .serialization import noting
@@ -135,10 +135,15 @@ def on_numbers(f: Callable, ours: Callable | None) -> Callable:
     """A function of the library, which calls `ours` if a number is tracked."""
 
     converted = tracked_real if f.__module__ == "math" and f.__name__ not in OF_COMPLEX else tracked_number
+    sequences, ours = f.__name__ in OF_SEQUENCES, NUMPY.get(ours, ours)
 
     @functools.wraps(f)
     def run(*args, **kwargs):
-        if f.__name__ in OF_SEQUENCES:
+        if len(args) == 1 and type(x := args[0]) is FLOAT and ours is not None and is_tracked(x):
+            if not kwargs and (value := seen(x)) is not None:  # the usual case
+                f(value)  # raises the library's errors
+                return ours(x)
+        if sequences:
             args = tuple([list(a) for a in args])
         if not any_tracked(args):
             return f(*args, **kwargs)

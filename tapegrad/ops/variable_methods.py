@@ -47,9 +47,9 @@ from .._core.primitive import (
 )
 from .._core.registry import late
 from .._core.scope import OPEN
-from .._core.searches import may_agree, new_search, note_comparison, note_equality, note_hash
+from .._core.searches import may_agree, new_search, note_comparison, note_equality, note_loss
 from .._core.serialized import note_formatted, note_written
-from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, variable
+from .._core.variable import HANDLES, NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, variable
 from . import creation as creation
 from . import elementwise as e
 from . import families as families
@@ -157,7 +157,9 @@ def _primal_operator(op: Callable, f) -> Callable:
                     if found is yes or found is numpys or type(found) is np.ndarray and may_agree(found, yes):
                         note_equality((a, b), getframe(1))
                 return found
-        if isinstance(b, (list, tuple)):
+        if type(b) not in HANDLES and isinstance(
+            b, (list, tuple)
+        ):  # (which would ask a Variable for its class)
             b = s.nested_to_array(b)
         if orders:
             note_comparison((a, b), getframe(1))
@@ -200,7 +202,7 @@ V.__invert__ = _entry(np.invert)
 
 
 def _hash(x):
-    note_hash(x, getframe(1))
+    note_loss(x, getframe(1))
     return hash(values_of(x))
 
 
@@ -388,7 +390,7 @@ def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
         np.asarray(values_of(x)).astype(dtype, casting=casting)  # raises as NumPy does
     elif casting != "unsafe" and not np.can_cast(dtype_of(x), dtype, casting):
         raise TypeError(f"astype: {dtype_of(x)} cannot be cast to {np.dtype(dtype)} by the rule {casting!r}")
-    y = call(np.astype, (x, dtype), {"copy": copy})
+    y = call(np.astype, (x, dtype), {} if copy is True else {"copy": copy})
     if order == "A":
         order = (
             "F" if layout_source(x).flags.f_contiguous and not layout_source(x).flags.c_contiguous else "C"

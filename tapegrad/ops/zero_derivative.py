@@ -19,7 +19,7 @@ from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import NoRuleError, frame_outside
 from .._core.foreign import SIMPLE
 from .._core.primitive import Primitive, any_tracked, bind, layout_of, primal_of, values_of
-from .._core.searches import ZERO, may_agree, note_comparison, note_equality
+from .._core.searches import ROUNDED_TEXT, ZERO, may_agree, note_comparison, note_equality, note_loss
 from .._core.trees import nested
 from .._core.variable import HANDLES, Variable
 from . import piecewise as piecewise
@@ -249,6 +249,20 @@ def noting_equality(operation: Callable, answer: bool = True) -> Callable:
     return called
 
 
+def noting_rounding(operation: Callable) -> Callable:
+    """The operation, which rounds to decimals."""
+
+    @functools.wraps(operation)
+    def called(x, decimals=0):
+        if type(x) in HANDLES and type(decimals) is int and decimals > 0:
+            note_loss(x, frame_outside("tapegrad"), ROUNDED_TEXT)
+        return operation(x, decimals)
+
+    return called
+
+
+for _f in (np.round, np.around):
+    NUMPY[_f] = noting_rounding(NUMPY[_f])
 for _f in (np.sign, np.less, np.less_equal, np.greater, np.greater_equal):
     NUMPY[_f] = noting_order(NUMPY[_f])
 for _f in (np.equal, np.array_equal, np.isclose, np.allclose):

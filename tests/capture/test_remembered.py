@@ -759,3 +759,73 @@ def test_a_shadow_waits_where_python_has_noted_a_warning():
         warnings.simplefilter("default")
         agrees(warm(f), f)
     assert len(told) == 1
+
+
+class Counted:
+    made, scale = 0, 2.0
+
+    def __init__(self):
+        self.calls = 0
+
+    def value(self, x):
+        Counted.made += 1
+        self.calls += 1
+        return Counted.made * np.sum(x**2) + self.calls * np.sum(x)
+
+
+COUNTS = 0
+
+
+def test_a_shadow_waits_where_a_call_counts(monkeypatch):
+    monkeypatch.setattr(Counted, "made", 0)
+    calls, model = 0, Counted()
+
+    def f(x):
+        nonlocal calls
+        global COUNTS
+        calls += 1
+        COUNTS += 1
+        return model.value(x) + calls * COUNTS * x[0]
+
+    monkeypatch.setitem(f.__globals__, "COUNTS", 0)
+    v, first = tg.value_and_grad(f), np.array([1.0, 0.0, 0.0])
+    for n in range(1, 6):
+        _, gradient = v(X)
+        np.testing.assert_allclose(gradient, 2 * n * X + n + n * n * first, rtol=1e-14)
+        assert (calls, COUNTS, model.calls, Counted.made) == (n, n, n, n)
+    assert memory_of(f).waiting
+    calls, Counted.made, model.calls = 10, 20, 30
+    _, gradient = v(X)
+    np.testing.assert_allclose(gradient, 42 * X + 31 + 11 * 6 * first, rtol=1e-14)
+
+
+def test_a_shadow_waits_with_what_belongs_to_a_thread():
+    own = threading.local()
+    own.scale = np.full(3, 2.0)
+    v = warm(lambda x: np.sum(own.scale * x**2))
+    found = []
+
+    def elsewhere():
+        own.scale = np.full(3, 5.0)
+        found.append([v(X)[1] for _ in range(3)])
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    np.testing.assert_allclose(found, 10 * np.broadcast_to(X, (1, 3, 3)), rtol=1e-14)
+    np.testing.assert_allclose(v(X)[1], 4 * X, rtol=1e-14)
+
+
+def test_a_shadow_waits_where_each_call_makes_a_class():
+    def f(x):
+        class Squared:
+            def __call__(self, y):
+                return np.sum(y**2)
+
+        return Squared()(x)
+
+    v = warm(f, 5)
+    gc.collect()
+    for _ in range(12):
+        v(X)
+    assert memory_of(f).waiting

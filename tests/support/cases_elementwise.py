@@ -145,7 +145,7 @@ CASES = [
     binary("nextafter", np.nextafter, CEIL, 0.7 * P),
     unary("spacing", np.spacing, CEIL, order=0, numpy_only=True),
     unary("around", np.round, CEIL, order=0),
-    case("around decimals", lambda x: np.around(x, 1), CEIL, order=0),
+    case("around decimals", lambda x: np.around(10.0 * x, -1), CEIL, order=0),
     *[
         unary(f.__name__, f, CEIL, order=0)
         for f in (np.isnan, np.isinf, np.isfinite, np.signbit, np.logical_not)

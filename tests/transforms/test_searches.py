@@ -596,3 +596,23 @@ def test_equal_numbers_are_silent_where_the_result_depends_on_the_argument():
         assert tg.grad(lambda x: 2.0 if x == 1.0 else 3.0)(1.5) == 0.0
         assert tg.grad(lambda x: x**2 if abs(x - 1.5) < 1e-6 else 0.0)(1.5) == 3.0
         assert tg.grad(lambda x: 2.0 if x < 0.5 else 3.0)(0.0) == 0.0
+
+
+ROUNDINGS = [
+    lambda x: np.round(x**2, 3).sum(),
+    lambda x: 2.0 * round(x[0], 10),
+    lambda x: np.array([round(v, 4) for v in x])[1],
+]
+
+
+@pytest.mark.parametrize("f", ROUNDINGS)
+@pytest.mark.parametrize("of", [tg.grad, tg.hessian, lambda f: lambda x: tg.jvp(f, (x,), (x,))[1]])
+def test_a_result_that_is_rounded_as_a_whole_is_told(f, of):
+    with pytest.warns(tg.errors.NonDifferentiableWarning, match="rounding"):
+        assert not np.any(of(f)(np.array([1.2345678, 2.5])))
+
+
+def test_roundings_of_a_part_and_to_whole_numbers_are_silent():
+    with warnings.catch_warnings(action="error"):
+        np.testing.assert_array_equal(tg.grad(lambda x: x[0] + round(x[1], 2))(np.ones(2)), [1.0, 0.0])
+        assert tg.grad(lambda x: 2.0 * np.round(x))(1.2) == 0.0

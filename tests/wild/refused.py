@@ -54,7 +54,10 @@ REFUSED = {
     **of("a parameter of astropy in arithmetic", "fourteenth_places.stellar_flux"),
     **of("a list of arrays is stored in an object array", "fourteenth_places.halo"),
     **of("an object that pickles itself", "fourteenth_people.quadratic_surrogate"),
-    **of("the package rounds its result, with a warning", "sixteenth_solids.lattice_planes"),
+    **of(
+        "the package rounds its result, with a warning",
+        "sixteenth_solids.lattice_planes fifteenth_models.colour_of",
+    ),
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
     **of(
         "functions of SciPy",
@@ -101,7 +104,4 @@ NAN = {  # loud
     **of("nan: the root of a component that is zero", "fifteenth_rotations.interpolated_pose"),
     **of("nan: the root of a discriminant that is zero to rounding", "thirteenth_plasmas.stix_waves"),
     **of("nan: conjugate gradients beyond convergence, to second order", "fourteenth_people.least_squares"),
-}
-ZERO = {  # in silence
-    **of("the package rounds its result", "fifteenth_models.colour_of"),
 }

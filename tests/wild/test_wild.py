@@ -18,7 +18,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "programs")]
 from judge import verdict  # noqa: E402
-from refused import COMPILED, NAN, REFUSED, ZERO  # noqa: E402
+from refused import COMPILED, NAN, REFUSED  # noqa: E402
 
 KINDS = (
     "known",
@@ -71,9 +71,7 @@ def test_calls_are_right_or_refused(program):
         pytest.importorskip(program, exc_type=ImportError)
     found = judged(program)
     wrong = {f"{program}.{name}": v.cause for name, v in found if v.outcome == "wrong"}
-    assert {
-        name: cause for name, cause in wrong.items() if name not in NAN or "nan" not in cause
-    }.keys() <= ZERO.keys()
+    assert {name: cause for name, cause in wrong.items() if name not in NAN or "nan" not in cause} == {}
     assert {
         f"{program}.{name}": v.cause
         for name, v in found
@@ -93,7 +91,7 @@ def row(program, found):
     for name, v in found:
         if v.outcome != "right":
             key = f"{program}.{name}"
-            causes.setdefault({**COMPILED, **REFUSED, **NAN, **ZERO}.get(key, v.cause), []).append(name)
+            causes.setdefault({**COMPILED, **REFUSED, **NAN}.get(key, v.cause), []).append(name)
     told = "; ".join([f"{', '.join([f'`{n}`' for n in names])}: {cause}" for cause, names in causes.items()])
     return f"| {package}{STARS[kind]} | {len(found)} | {len(right)} | {cost} | {told} |"
 
@@ -120,8 +118,8 @@ def total(rows):
         found = [c for c in cells if c[0].count("*") == stars]
         of_each.append(f"{sum([int(c[2]) for c in found])} of {sum([int(c[1]) for c in found])}")
     return (
-        f"{calls} calls: {right} right ({100 * right / calls:.0f} %), {calls - right - len(NAN) - len(ZERO)} refused, {len(COMPILED)} "
-        f"of these by compiled code; {len(NAN)} have a gradient of nan, {len(ZERO)} one of 0. With one to {len(KINDS) - 1} stars: "
+        f"{calls} calls: {right} right ({100 * right / calls:.0f} %), {calls - right - len(NAN)} refused, {len(COMPILED)} "
+        f"of these by compiled code; {len(NAN)} have a gradient of nan. With one to {len(KINDS) - 1} stars: "
         f"{', '.join(of_each)} right. Value and gradient take {statistics.median(costs):.0f} times the plain call "
         "(median of the packages)."
     )
