@@ -67,7 +67,6 @@ PARTS = HELD | frozenset((
 
 KEYS, VALUES, MEMBERS = dict.keys, dict.values, list.__iter__
 OF_FUNCTION = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__", "__dict__")
-NAMESPACE = operator.attrgetter("__dict__")
 
 
 RECENT: collections.OrderedDict = collections.OrderedDict()  # ids -> (weak reference, memory)
@@ -256,8 +255,10 @@ def in_classes(places: list) -> list:
 
 def in_functions(functions: list) -> list:
     """(What a function's namespace holds is among the dicts, unless that was empty.)"""
-    parts = itertools.chain.from_iterable(map(OF_FUNCTION, functions))
-    return [*parts, *map(operator.not_, map(NAMESPACE, functions))]
+    found: list = []
+    for parts in map(OF_FUNCTION, functions):
+        found += *parts, not parts[-1]
+    return found
 
 
 # of each kind of places: what is held there, in a fixed order. EMPTY stands after parts of any number

@@ -26,8 +26,8 @@ class Content:
         if name not in dir(type(self.content)):
             raise AttributeError(name)
         raise DroppedDerivativeError(
-            f"x.tobytes().{name} of a tracked value, or of its digest, would drop its derivative in silence; use "
-            "numpy's functions, which keep it, or tapegrad.value(x) where the plain number is wanted"
+            f"x.tobytes().{name} of a tracked value, or of its digest, would drop its derivative in silence; "
+            "use numpy's functions, which keep it, or tapegrad.value(x) where the plain number is wanted"
         )
 
     def __len__(self) -> int:

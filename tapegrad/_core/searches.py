@@ -252,8 +252,8 @@ EQUAL_TEXT = (
     "wrong. Empty the memo, or use functools.cache, which is followed"
 )
 ROUNDED_TEXT = (
-    "the result does not depend on the argument, except through a rounding here, which has no derivative: the "
-    "gradient of 0 is wrong if the rounding is for display. Take it away, or differentiate what is rounded"
+    "the result does not depend on the argument, except through a rounding here, which has no derivative: "
+    "the gradient of 0 is wrong if the rounding is for display. Remove it, or differentiate what is rounded"
 )
 SEARCH_TEXT = (
     "a number is found by comparisons here, as by bisection, which have no derivative: the derivative of "

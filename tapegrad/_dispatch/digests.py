@@ -1,5 +1,6 @@
-"""`hashlib`, `zlib` and `xxhash` get captured arrays as they are. The digest of a tracked array is a `Content`, a
-key for memos."""
+"""`hashlib`, `zlib` and `xxhash` get captured arrays as they are.
+
+The digest of a tracked array is a `Content`, a key for memos."""
 
 import functools
 import sys

@@ -203,7 +203,7 @@ for _module, _name, _rule in (  # the first two: up to SciPy 1.17; the others: f
 
 
 def line_of_best_fit(run):
-    """SciPy sets the correlation of points on a line to 1 or -1 by a branch, and drops its second derivative."""
+    """SciPy sets the correlation of points on a line to 1 or -1, which has no second derivative."""
 
     def linregress(x, y, alternative="two-sided"):
         found = run(x, y, alternative)

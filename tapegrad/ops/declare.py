@@ -234,7 +234,9 @@ GENERIC_CODES: set[Any] = set()
 
 def generic(*functions: AnyFunction) -> None:
     """Declare Python functions of the libraries that take a shorter way where a number is exactly 1 or 0, or
-    numbers are equal: it has the value, and not the derivative. There a number with a derivative equals none."""
+    numbers are equal. That way has the value, and not the derivative.
+
+    In them a number with a derivative equals no other."""
     GENERIC_CODES.update([inspect.unwrap(f).__code__ for f in functions])
 
 

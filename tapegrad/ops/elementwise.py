@@ -204,13 +204,8 @@ def careful(rule, squares: bool | None, alone: bool):
             return [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
 
         terms = pulled(g, values)
-        products = prim.multilinear or prim is multiply.prim
-        if (
-            products
-            and alone
-            and any(map(has_nan, terms))
-            and not any([isinstance(x, Variable) for x in values])
-        ):
+        constant = alone and (prim.multilinear or prim is multiply.prim)
+        if constant and any(map(has_nan, terms)) and not any([isinstance(x, Variable) for x in values]):
             # x * 0 is constant in x, whatever the slope of what follows
             terms = without_irrelevant(terms, *[pulled(filled(g, v), values) for v in (1.0, 2.0)])
         if prim.multilinear:

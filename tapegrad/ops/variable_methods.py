@@ -138,8 +138,7 @@ def _primal_operator(op: Callable, f) -> Callable:
 
     def method(a, b):
         if answers and getframe(1).f_code in GENERIC_CODES and has_derivative(a):
-            unequal = np.full(np.broadcast_shapes(shape(a), np.shape(b)), f is np.not_equal)
-            return unequal if is_array(layout_of(a)) else unequal[()]
+            return np.full(np.broadcast_shapes(shape(a), np.shape(b)), f is np.not_equal)[()]
         if type(b) in PLAIN and type(a) is not View and type(x := a._value) in PLAIN:  # the usual case
             trace = a._trace
             if trace is None:
@@ -157,9 +156,7 @@ def _primal_operator(op: Callable, f) -> Callable:
                     if found is yes or found is numpys or type(found) is np.ndarray and may_agree(found, yes):
                         note_equality((a, b), getframe(1))
                 return found
-        if type(b) not in HANDLES and isinstance(
-            b, (list, tuple)
-        ):  # (which would ask a Variable for its class)
+        if type(b) not in HANDLES and isinstance(b, (list, tuple)):  # (a Variable's class is a question)
             b = s.nested_to_array(b)
         if orders:
             note_comparison((a, b), getframe(1))
@@ -392,9 +389,8 @@ def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
         raise TypeError(f"astype: {dtype_of(x)} cannot be cast to {np.dtype(dtype)} by the rule {casting!r}")
     y = call(np.astype, (x, dtype), {} if copy is True else {"copy": copy})
     if order == "A":
-        order = (
-            "F" if layout_source(x).flags.f_contiguous and not layout_source(x).flags.c_contiguous else "C"
-        )
+        flags = layout_source(x).flags
+        order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
     return creation.in_memory_order(y, order)
 
 

@@ -375,7 +375,7 @@ def with_limits_apart(run):
     def cubature(f, a, b, **settings):
         if (holds_tracked(a) or holds_tracked(b)) and bool(plain_np.any(bare(a) == bare(b))):
             raise SingularError(
-                "scipy.integrate.cubature: tracked limits that are equal have no derivative here; use quad or nquad"
+                "scipy.integrate.cubature: tracked limits that are equal have no derivative; use nquad"
             )
         return run(f, a, b, **settings)
 

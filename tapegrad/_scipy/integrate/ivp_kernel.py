@@ -36,7 +36,7 @@ from ..optimize.callback_search import ComposedFunction
 from ..plain_values import on_plain_values
 from .bdf_steps import BdfSteps
 from .ivp_by_steps import carried
-from .kernel_events import EventKind, EventSearch, functions_of_events
+from .kernel_events import CrossingSearch, EventKind, functions_of_events
 from .kernel_results import KernelSolve, by_scipy, has_derivative, slope_of
 from .kernel_steps import EPSILON, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps, TooManySteps
 from .linear_steps import EXPLICIT, METHODS
@@ -154,12 +154,12 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         return recursion(init, step, missing="step", invalid="nan")
 
     def search(self, kinds: list):
-        """Return the kernel that looks for events (`EventSearch.reached`)."""
+        """Return the kernel that looks for events (`CrossingSearch.reached`)."""
 
-        def walk(theta) -> EventSearch:
+        def walk(theta) -> CrossingSearch:
             events = [(g, (self.states,), ()) for g in self.events]
             functions = (self.fun, self.columns, self.columns), *events
-            return EventSearch(self.steps_of(theta), *self.traced(theta, *functions), kinds=kinds)
+            return CrossingSearch(self.steps_of(theta), *self.traced(theta, *functions), kinds=kinds)
 
         return recursion(
             lambda theta: walk(theta).begun(self.first_state(theta)),
@@ -244,7 +244,7 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
 
 
 def is_serviceable(given: dict, steps: AdaptiveSteps | None) -> bool:
-    """Is there a kernel for what is asked for? What SciPy computes has its derivatives from an explicit one."""
+    """Is there a kernel for this call? What SciPy computes has its derivatives from one of explicit steps."""
     kinds = [EventKind.of(g) for g in functions_of_events(given.get("events"))]
     dense = given.get("dense_output")
     if steps is None or None in kinds:

@@ -88,7 +88,7 @@ def root(f: Callable, low, high, f_low, f_high, needed):
     return np.where(np.abs(fa) < np.abs(fb), a, b)
 
 
-class EventSearch:
+class CrossingSearch:
     """The events of one trajectory, to be traced. The functions take (t, y)."""
 
     def __init__(self, steps: AdaptiveSteps, f: Callable, *events: Callable, kinds: list):
@@ -145,7 +145,7 @@ class EventSearch:
 
 
 class Events(NamedTuple):
-    """The times of the events of a solution, which are values; where it ends, and whether an event ends it."""
+    """The times of the events of a solution, which are values, and its end, which an event may make."""
 
     times: list
     end: Any
@@ -153,7 +153,7 @@ class Events(NamedTuple):
 
     @classmethod
     def of_rows(cls, rows, bound, way) -> "Events":
-        """Return what the trips of an `EventSearch` have found. Counts of events are asked for."""
+        """Return what the trips of an `CrossingSearch` have found. Counts of events are asked for."""
         count = (shape(rows)[0] - 3) // 2
         status, t, end = [rows[k, -1] for k in (-3, -2, -1)]
         terminated = bool(status == TERMINATED)

@@ -60,8 +60,8 @@ class KernelSolution(Carrier):
         times = np.reshape(t, -1)
         if self.event is not None and bool((self.way * (times - self.event) > 0.0).any()):
             raise BatchError(
-                f"{callers_line()}: {NAME}(...).sol(t): a time lies after the event that has ended the steps; "
-                "under vmap, and in a recording, such a step is not extended"
+                f"{callers_line()}: {NAME}(...).sol(t): a time lies after the event that has ended the steps"
+                "; under vmap, and in a recording, such a step is not extended"
             )
         order = np.argsort(self.way * times, kind="stable")
         rows = self.kernel.path(self.theta, times[order])

@@ -130,7 +130,7 @@ for _f in (sla.lsqr, sla.lsmr):
 
 
 def function_of_matrix_times(run):
-    """f(A) b. Where b is 0 SciPy returns b, of which the derivative is not f(A): f(A) (b + c) - f(A) c has it."""
+    """f(A) b. Where b is 0 SciPy returns b, whose derivative is not f(A). f(A) (b + c) - f(A) c has it."""
 
     def funm_multiply_krylov(f, A, b, **settings):
         if bool(np.any(b != 0)) or not shape(b)[0]:

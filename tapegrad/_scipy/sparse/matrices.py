@@ -24,7 +24,6 @@ from ..._core.scope import OPEN
 from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
 from ...ops.declare import axes_of, dtype, ndim, shape
-from ...ops.indexing.gathering import without
 from ..device import device_concatenator
 from ..linear_maps import Sums, mapped
 from ..namespaces import (
@@ -45,7 +44,6 @@ from .places import (
     ARRAYS,
     CHANGES,
     ELEMENTWISE,
-    EXPLICIT_ZEROS,
     KEEPS_DUPLICATES,
     MOVES,
     OF_VALUES,
@@ -55,6 +53,7 @@ from .places import (
     counted,
     device_matrix,
     element_or_zero,
+    explicit_elements,
     first_tracked,
     host_matrix,
     in_order_of,
@@ -130,14 +129,7 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
             dense = as_float_array(arg)
             if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix):
                 dense = np.reshape(dense, (1, -1))
-            flat, at, zeros = np.reshape(dense, -1), plain_np.arange(dense.size), None
-            if dense.size > EXPLICIT_ZEROS:
-                on = host_matrix(bare(primal_of(flat) != 0))  # as in all samples
-                on[0] |= not on.any()
-                at, zeros = on.nonzero()[0], (~on).nonzero()[0]
-            values = np.take(flat, at)
-            if zeros is not None and len(zeros):
-                values = without(values, np.take(flat, zeros))
+            values, at = explicit_elements(np.reshape(dense, -1))
             places = plain_np.zeros(dense.size)
             places[at] = plain_np.arange(1, len(at) + 1)
             return of_places(values, cls._theirs(places.reshape(shape(dense))))

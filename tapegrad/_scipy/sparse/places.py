@@ -8,10 +8,12 @@ import scipy.sparse as sps
 
 from ... import numpy as np
 from ..._core.arrays import is_array, xp_of
+from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ...ops.declare import shape
+from ...ops.indexing.gathering import without
 from ..linear_maps import Sums
-from ..namespaces import Carrier, holds_tracked
+from ..namespaces import Carrier, bare, holds_tracked
 
 EXPLICIT_ZEROS = 100_000  # elements up to which a dense array keeps its zeros as a sparse matrix
 MOVES = frozenset((
@@ -108,6 +110,18 @@ def host_matrix(x):
     if isinstance(x, (tuple, list)):
         return type(x)([host_matrix(v) for v in x])
     return x if not is_array(x) or xp_of(x) is plain_np else x.get()
+
+
+def explicit_elements(flat) -> tuple:
+    """Return the elements of a dense array that a sparse matrix keeps, and their places."""
+    at = plain_np.arange(flat.size)
+    if flat.size <= EXPLICIT_ZEROS:
+        return np.take(flat, at), at
+    on = host_matrix(bare(primal_of(flat) != 0))  # as in all samples
+    on[0] |= not on.any()
+    at, zeros = on.nonzero()[0], (~on).nonzero()[0]
+    values = np.take(flat, at)
+    return (without(values, np.take(flat, zeros)) if len(zeros) else values), at
 
 
 def is_device_matrix(x) -> bool:

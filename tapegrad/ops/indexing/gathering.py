@@ -378,8 +378,8 @@ def left_of(name: str, y, dropped):
     """What a function has left of its argument, of which it drops elements that are 0."""
     if 0 in shape(y) and has_derivative(dropped):
         raise SingularError(
-            f"{name}: all elements of an array with derivatives are 0, and none would be left to have them; ask "
-            "np.any(x) before, or add a small number"
+            f"{name}: all elements of an array with derivatives are 0, and none would be left to have them; "
+            "ask np.any(x) before, or add a small number"
         )
     return without(y, dropped)
 

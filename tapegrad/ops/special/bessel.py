@@ -143,8 +143,9 @@ def _slope_beyond(x, n: int, signum: float, near):
 
 
 def side_of_zero(x):
-    """The sign of x; 1 at 0, where a scaled function has the derivative to the right, as laws with a parameter
-    of 0 ask for."""
+    """The sign of x; 1 at 0, where a scaled function has the derivative to the right.
+
+    Laws with a parameter of 0 ask for it."""
     return select(primal_of(x) < 0, -1.0, 1.0)
 
 

@@ -236,7 +236,7 @@ INVERSE_RTOL, INVERSE_ATOL = 1e-2, 1e-5  # of the value at a solution: SciPy's s
 def inverse(f, of: Callable, k: int, place: int, *, tail: bool = False) -> Callable:
     """Declare scipy.special's f, which solves the operation `of` for its argument k. The arguments are
     those of `of` in order, without the one that is found. The value of `of` (`tail`: 1 minus it)
-    stands at `place`. Where SciPy's result is no solution, as the bound of its search, it has no derivative."""
+    stands at `place`. Where SciPy's result is no solution, it has no derivative."""
     slopes = PARTIALS[of]
 
     def solution(out, xs) -> tuple:
