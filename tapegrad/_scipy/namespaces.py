@@ -521,10 +521,11 @@ class CarrierType(type):
         return issubclass(getattr(c, "_theirs", c), cls._theirs)
 
     def __eq__(cls, other):
-        return other is cls or other is cls._theirs
+        return other is cls or other is getattr(cls, "_theirs", cls)
 
     def __hash__(cls):
-        return hash(cls._theirs)
+        theirs = getattr(cls, "_theirs", None)  # (a base class stands for none)
+        return type.__hash__(cls) if theirs is None else hash(theirs)
 
 
 class RefusingType(CarrierType):

@@ -53,7 +53,7 @@ def test_functions_of_masked_arrays(name):
 
 
 def test_what_nothing_can_follow_raises():
-    with pytest.raises(tg.errors.DroppedDerivativeError, match="tobytes"):
+    with pytest.raises(tg.errors.DroppedDerivativeError, match="bytes-like"):
         tg.grad(lambda x: np.frombuffer(np.ma.array(x, mask=[0, 1, 0, 0]).tobytes()).sum())(X)
 
 

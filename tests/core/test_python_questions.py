@@ -74,7 +74,7 @@ def form(x):
         v = np.asarray(tg.value(x))
         kind = "ndarray" if isinstance(x, np.ndarray) else x.__class__.__name__
         if v.dtype.kind not in "fc":
-            return kind, v.dtype, v.shape, v.tobytes()
+            return kind, v.dtype, v.shape, v.tolist()
         return (
             kind,
             v.dtype,
