@@ -5,6 +5,7 @@ degenerate_spectra.py treats equal eigenvalues and singular values.
 Sources: Giles (2008); Wan & Zhang, "Automatic differentiation for complex valued SVD" (2019)."""
 
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -325,15 +326,17 @@ def _real_diagonal(x):
     return with_diagonals(real(diagonals(x)), to=shape(x)[-2:])
 
 
-def solve_of_rank(r, b, trans=0):
+def solve_of_rank(r, b, trans=0, asked=0.0):
     """r^-1 b, or r^-H b. A column of r that depends on those before, up to rounding, has no derivative: nan,
-    where the result depends on its pivot."""
+    where the result depends on its pivot. So it does where the column is `asked` for, not zero: b has the
+    pivot as a factor there."""
     plain = primal_of(r)
     pivots, rounding = diagonals(plain), 8 * shape(r)[-1] * np.finfo(dtype(r)).eps
     dependent = absolute(pivots) <= rounding * absolute(plain).max(-2)
     known = seen(dependent)
     if known is not None and not known.any():
         return solve_triangular(r, b, trans)
+    b = b + column(select(dependent & (asked != 0), np.nan, 0.0))
     with_pivots = lambda p: r + with_diagonals(select(dependent, p - diagonals(r), 0.0), to=shape(r)[-2:])
     one, two = [solve_triangular(with_pivots(p), b, trans) for p in (1.0, 2.0)]
     return one + times0(one - two, select(column(dependent).any((-2, -1), keepdims=True), np.nan, 0.0))
@@ -347,7 +350,10 @@ def _qr_vjp(g, out, need, x):
         n = n - matmul(H(q), gq)
     u = triangle(n, lower=False, strict=True)
     c = matmul(q, u + triangle(H(n), lower=True, strict=True) + _real_diagonal(n))
-    return (H(solve_of_rank(r, H(c if gq is None else c + gq))),)
+    asked: Any = 0.0
+    for cotangent in (gq, gr):
+        asked = asked if cotangent is None else asked + absolute(primal_of(cotangent)).sum(-2)
+    return (H(solve_of_rank(r, H(c if gq is None else c + gq), asked=asked)),)
 
 
 def _qr_jvp(t, out, x):
