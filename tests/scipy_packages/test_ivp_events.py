@@ -108,8 +108,7 @@ def test_random_calls_are_right(seed):
     """Prepared calls have SciPy's values, and the derivatives of accurate solutions."""
     problem = Problem(seed, (*METHODS, "LSODA"))
     expected = problem.by_differences(K)
-    if expected is None:
-        pytest.skip("the number of events changes beside the point")
+    assert expected is not None, "the number of events changes beside the point: take another seed"
     p = tg.prepare(problem, 1.001 * K)
     p.value_and_grad(1.001 * K)
     value, gradient = p.value_and_grad(K)

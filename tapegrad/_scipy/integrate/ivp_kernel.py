@@ -20,7 +20,7 @@ import scipy.integrate as itg
 from ... import numpy as np
 from ..._core.errors import KernelError, ShapeError, heard, take_back
 from ..._core.pickling import PickledByCall
-from ..._core.primitive import SAMPLED, live, values_of
+from ..._core.primitive import SAMPLED, has_derivative, live, values_of
 from ..._core.scope import OPEN, at_the_end_of
 from ..._core.trees import tree_map
 from ..._core.variable import Variable, View
@@ -35,9 +35,9 @@ from ..namespaces import as_float_array
 from ..optimize.callback_search import ComposedFunction
 from ..plain_values import on_plain_values
 from .bdf_steps import BdfSteps
-from .ivp_by_steps import carried
+from .ivp_by_steps import carried, with_arguments
 from .kernel_events import CrossingSearch, EventKind, functions_of_events
-from .kernel_results import KernelSolve, by_scipy, has_derivative, slope_of
+from .kernel_results import KernelSolve, by_scipy, slope_of
 from .kernel_steps import EPSILON, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps, TooManySteps
 from .linear_steps import EXPLICIT, METHODS
 from .radau_steps import RadauSteps
@@ -182,18 +182,16 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     def writes_scratch(self) -> bool:
         """Does the right-hand side write captured arrays, to what its last call alone decides?
 
-        Raise if it leaves anything else behind. It runs on copies."""
-        of = lambda fun: lambda t, y: fun(t, y, *self.args)
+        Raise if it, an event function or jac= leaves anything else behind. They run on copies."""
         others = [*self.events, *([self.jac] if self.jac else [])]
-        functions = [ComposedFunction(of, f) for f in (self.fun, *others)]
+        functions = [ComposedFunction(with_arguments, f, *self.args) for f in (self.fun, *others)]
         with on_plain_values(*functions) as (plain, (f, *rest)), plain_np.errstate(all="ignore"):
             t, y, left = self.start, plain_np.ones(self.columns), []
-            for g in rest:
-                last = g.run(t, y.reshape(-1))
+            found = [g.run(t, y.reshape(-1)) for g in rest]
             if rest and plain.written():
-                raise KernelError(f"{NAME}: an event function leaves something behind")
+                raise KernelError(f"{NAME}: an event function, or jac=, leaves something behind")
             if self.jac:
-                self.compare(last, lambda y: f.run(t, y), y)
+                self.compare(found[-1], lambda y: f.run(t, y), y)
             f.run(t, y)
             written = plain.written()
             for fill in (plain_np.nan, 2.0) if written else ():
@@ -245,15 +243,13 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
 
 def is_serviceable(given: dict, steps: AdaptiveSteps | None) -> bool:
     """Is there a kernel for this call? What SciPy computes has its derivatives from one of explicit steps."""
-    kinds = [EventKind.of(g) for g in functions_of_events(given.get("events"))]
-    dense = given.get("dense_output")
-    if steps is None or None in kinds:
+    events, dense = functions_of_events(given.get("events")), given.get("dense_output")
+    kinds = [kind for kind in map(EventKind.of, events) if kind is not None]
+    if steps is None or len(kinds) < len(events):
         return False
     if OPEN.hiding:
         return not (given.get("method") == "LSODA" and (dense or kinds))
-    return type(steps) is ExplicitSteps and not (
-        dense and any([kind is not None and kind.terminal for kind in kinds])
-    )
+    return type(steps) is ExplicitSteps and not (dense and any([kind.terminal for kind in kinds]))
 
 
 def is_valid(start, bound, steps: AdaptiveSteps) -> bool:

@@ -68,7 +68,7 @@ def root(f: Callable, low, high, f_low, f_high, needed):
         wide = np.abs(b - a) > 4 * EPSILON * np.maximum(np.abs(a), np.abs(b))
         return needed & wide & (best != 0.0)
 
-    def halved(s: tuple) -> tuple:
+    def narrowed(s: tuple) -> tuple:
         a, b, fa, fb, share = s
         x = a + share * (b - a)
         fx = f(x)
@@ -84,7 +84,7 @@ def root(f: Callable, low, high, f_low, f_high, needed):
         share = np.minimum(np.maximum(np.where(quadratic, inverse, 0.5), least), 1.0 - least)
         return x, b, fx, fb, share
 
-    a, b, fa, fb, _ = while_loop(going, halved, (high, low, f_high, f_low, 0.5), MOST_BISECTIONS)
+    a, b, fa, fb, _ = while_loop(going, narrowed, (high, low, f_high, f_low, 0.5), MOST_BISECTIONS)
     return np.where(np.abs(fa) < np.abs(fb), a, b)
 
 
@@ -153,7 +153,7 @@ class Events(NamedTuple):
 
     @classmethod
     def of_rows(cls, rows, bound, way) -> "Events":
-        """Return what the trips of an `CrossingSearch` have found. Counts of events are asked for."""
+        """Return what the trips of a `CrossingSearch` have found. Counts of events are asked for."""
         count = (shape(rows)[0] - 3) // 2
         status, t, end = [rows[k, -1] for k in (-3, -2, -1)]
         terminated = bool(status == TERMINATED)

@@ -9,10 +9,10 @@ import scipy.integrate as itg
 
 from ... import numpy as np
 from ..._core.errors import BatchError, KernelError, callers_line
-from ..._core.primitive import SAMPLED
+from ..._core.primitive import SAMPLED, has_derivative
 from ..._core.scope import OPEN, changed
 from ..._transforms.tape import value
-from ...implicit.sequential import Call, RaggedArray, traces_of
+from ...implicit.sequential import Call, RaggedArray
 from ...ops.declare import ndim, shape
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, with_derivative_of
 from ..optimize.callback_search import ComposedFunction
@@ -69,11 +69,6 @@ class KernelSolution(Carrier):
             raise BatchError(f"{callers_line()}: {NAME}(...).sol(t): the steps fail")
         y = rows[: self.states, np.argsort(order)] if ndim(t) else rows[: self.states, 0]
         return y if self.scipys is None else with_derivative_of(self.scipys(bare(t)), y)
-
-
-def has_derivative(x) -> bool:
-    """Is this tracked by a trace that does not merely hide its value?"""
-    return any([t not in OPEN.hiding for t in traces_of(x)])
 
 
 def slope_of(given: dict) -> Callable:
@@ -142,12 +137,14 @@ class KernelSolve:
         last = None
         if where.terminated:
             last = next([v[-1] for v in pair] for pair in exact if pair and value(pair[0][-1]) == where.end)
-        result = self.own(where, last) if self.found is None else self.of_scipy(where, last)
+        result = (self.of_kernel if self.found is None else self.of_scipy)(where, last)
         if self.events:
             pairs = [pair or (plain_np.zeros(0),) * 2 for pair in exact]
             result.t_events, states = map(list, zip(*pairs, strict=True))
             theirs = states if self.found is None else result.y_events
-            result.y_events = [value(y) + (own - value(own)) for y, own in zip(theirs, states, strict=True)]
+            result.y_events = [
+                value(y) + (ours - value(ours)) for y, ours in zip(theirs, states, strict=True)
+            ]
         if where.terminated:
             result.status, result.message = 1, TERMINATION
         if self.ragged:
@@ -160,7 +157,7 @@ class KernelSolve:
             )
         return result
 
-    def own(self, where: Events, last: list | None):
+    def of_kernel(self, where: Events, last: list | None):
         """Return the result whose values are the kernel's. `last`: the time and the state of a last event."""
         times = as_float_array(self.given["t_eval"])
         self.check(times)
@@ -168,7 +165,7 @@ class KernelSolve:
             return RESULT(SOLVED, t=np.stack([times[0], last[0]]), y=np.stack([self.y0, last[1]], 1))
         if where.terminated:
             times = times[: int((self.way * (value(times) - where.end) <= 0.0).sum())]
-        states, counts = self.at(times, where.end)
+        states, counts = self.states_at(times, where.end)
         more = {} if OPEN.hiding else {"nfev": self.steps.evaluations(counts), "njev": 0, "nlu": 0}
         return RESULT(SOLVED | more, t=1.0 * times, y=states)
 
@@ -181,21 +178,21 @@ class KernelSolve:
             final, state = last or (self.span[1], self.at_bound(y[:, -1]))
             found.t = np.concatenate([np.reshape(self.span[0], (1,)), inner, np.reshape(final, (1,))])
             states = np.concatenate([self.y0[:, None], y[:, :-1], state[:, None]], 1)
-            self.leave(y)
+            self.write_last(y)
         else:
             times = as_float_array(self.given["t_eval"])[: len(found.t)]
             self.check(times)
             found.t = 1.0 * times
-            states, counts = self.at(times, where.end)
+            states, counts = self.states_at(times, where.end)
         if self.given.get("method") == "LSODA" and counts[0][-1] > found.nfev:
             raise KernelError(f"{NAME}: stability, and not accuracy, limits the steps of an explicit method")
         found.y = found.y + (states - value(states))
         return found
 
-    def at(self, times, end) -> tuple:
+    def states_at(self, times, end) -> tuple:
         """Return the states at the times of the result, and what the kernel has counted."""
         y, counts = self.path(value(times) if self.ragged else times, end)
-        self.leave(y)
+        self.write_last(y)
         return np.stack([self.y0, self.at_bound(y[:, -1])], 1) if self.ragged else y[:, :-1], counts
 
     def at_bound(self, y):
@@ -210,7 +207,7 @@ class KernelSolve:
         if ndim(times) != 1 or bool((lengths < 0.0).any() | (lengths[1:-1] <= 0.0).any()):
             raise KernelError(f"{NAME}: the times of t_eval are not in order")
 
-    def leave(self, y) -> None:
+    def write_last(self, y) -> None:
         """Let the right-hand side write what its last call leaves."""
         if self.kernel.writes:
             self.slope(self.bound, y[:, -1])
