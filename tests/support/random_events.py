@@ -33,6 +33,8 @@ class Problem:
         self.way = rng.choice((1.0, 1.0, -1.0))
         self.ends = rng.choice((False, False, True)), rng.choice((False, True))
         self.events = [self.event(rng) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
+        for g in self.events[seed % 2 :]:
+            g.terminal *= 1 + seed % 2  # the second crossing ends the solution
         self.times = sorted(rng.uniform(0.1, 2.5) for _ in range(4)) if rng.random() < 0.5 else None
         self.dense = rng.random() < 0.5
         self.shape = None

@@ -9,16 +9,16 @@ SciPy: other methods and options, a right-hand side that leaves something behind
 Reading order: `KernelCall`, `Candidate`, `solve_in_kernel`; `kernel_results` for what is made of it."""
 
 import copy
+import functools
 import math
 from collections.abc import Callable
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._core.errors import KernelError, ShapeError, heard, take_back
+from ..._core.errors import BatchError, KernelError, ShapeError, heard, take_back
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import SAMPLED, has_derivative, live, values_of
 from ..._core.scope import OPEN, at_the_end_of
@@ -44,6 +44,7 @@ from .radau_steps import RadauSteps
 from .right_side import NAME, PER_CALL, code_key, form_of_reading, work_of
 
 FINER = 0.1  # of LSODA's tolerances are those of the steps that have the derivative
+IMPLICIT_SHARE = 0.03  # of Jacobians, to evaluations: 0.05 to 0.09 for stiff equations
 OPTIONS = frozenset(("rtol", "atol", "max_step", "first_step"))
 IMPLICIT_STEPS = {"BDF": BdfSteps, "Radau": RadauSteps}
 PARAMETERS = (
@@ -218,38 +219,40 @@ def plain_floats(*xs) -> bool:
     return all([not isinstance(x, Variable) and plain_np.asarray(x).dtype.kind in "fiu" for x in xs])
 
 
-def steps_of(given: dict) -> AdaptiveSteps | None:
-    """Return what is traced; None: the call is left to SciPy, which also checks its arguments."""
+def steps_of(given: dict) -> list[AdaptiveSteps]:
+    """Return what is traced, first what is tried first. Of nothing the call is left to SciPy, which also checks
+    its arguments."""
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     method = given.get("method", "RK45")
     implicit = IMPLICIT_STEPS.get(method)
     if not (implicit or METHODS.get(method) in EXPLICIT or method == "LSODA"):
-        return None
+        return []
     if not (given.get("jac") is None or implicit and callable(given["jac"])):
-        return None
+        return []
     if not OPTIONS.issuperset(options) or not plain_floats(*options.values()):
-        return None
+        return []
     rtol, atol = [plain_np.asarray(options.get(k, 1.0)) for k in ("rtol", "atol")]
     if rtol.min() < 100 * EPSILON or atol.min() < 0 or (implicit and rtol.ndim):
-        return None
+        return []
     if implicit:
-        return implicit(options)
+        return [implicit(options)]
     if method == "LSODA":
         usual = {"rtol": 1e-3, "atol": 1e-6} | options
-        finer = {k: FINER * plain_np.asarray(usual[k]) for k in ("rtol", "atol")}
-        return ExplicitSteps("DOP853", usual | finer)
-    return ExplicitSteps(method, options)
+        finer = usual | {k: FINER * plain_np.asarray(usual[k]) for k in ("rtol", "atol")}
+        return [ExplicitSteps("DOP853", finer), *([] if rtol.ndim else [RadauSteps(finer)])]
+    return [ExplicitSteps(method, options)]
 
 
-def is_serviceable(given: dict, steps: AdaptiveSteps | None) -> bool:
-    """Is there a kernel for this call? What SciPy computes has its derivatives from one of explicit steps."""
+def is_serviceable(given: dict, steps: AdaptiveSteps) -> bool:
+    """Is there a kernel for this call? Outside of recordings BDF and Radau are SciPy's."""
     events, dense = functions_of_events(given.get("events")), given.get("dense_output")
     kinds = [kind for kind in map(EventKind.of, events) if kind is not None]
-    if steps is None or len(kinds) < len(events):
+    if len(kinds) < len(events):
         return False
     if OPEN.hiding:
-        return not (given.get("method") == "LSODA" and (dense or kinds))
-    return type(steps) is ExplicitSteps and not (dense and any([kind.terminal for kind in kinds]))
+        return True
+    theirs = type(steps) is ExplicitSteps or given.get("method") == "LSODA"
+    return theirs and not (dense and any([kind.terminal for kind in kinds]))
 
 
 def is_valid(start, bound, steps: AdaptiveSteps) -> bool:
@@ -311,7 +314,7 @@ class Candidate:
         # in a recording each replay compares what a kernel has captured
         shared = self.form is not None and all([t.visibility == SAMPLED for t in OPEN.hiding])
         self.states = SharedKernel(made.kernel(), shared)
-        if made.events and OPEN.hiding:
+        if made.events and OPEN.hiding and given.get("method") != "LSODA":
             kinds = [EventKind.of(g) for g in functions_of_events(given.get("events"))]
             self.search = SharedKernel(made.search(kinds), shared)
         return self
@@ -360,21 +363,22 @@ def known_candidates() -> list:
     return CANDIDATES
 
 
-def shared_kernel(made: KernelCall, given: dict, levels: list) -> Candidate | None:
+def shared_kernel(made: KernelCall, given: dict, levels: list, due: bool) -> Candidate | None:
     """Return the kernel for all calls of this form, or None.
 
-    Without `vmap` it is made once these calls have taken about as long as its compilation."""
+    Unless it is `due`, and without `vmap`, it is made once these calls have taken about as long as its
+    compilation."""
     code = code_key(given["fun"])
     if code not in WRITES:
         WRITES[code] = made.writes_scratch()
-    orders = [made.states, made.steps.limit, bool(OPEN.hiding), *levels]
+    orders = [made.states, type(made.steps), made.steps.limit, bool(OPEN.hiding), *levels]
     form = form_of(made.call, orders, WRITES[code])
     if form is None:
         if OPEN.hiding:
             return Candidate(None).build(made, given)
         raise KernelError(f"{NAME}: nothing tells what the right-hand side reads and shows")
     found = candidate_of(form, code, known_candidates())
-    if found.states is None and (OPEN.hiding or found.pays()):
+    if found.states is None and (OPEN.hiding or due or found.pays()):
         found.build(made, given)
     return found if found.states else None
 
@@ -389,26 +393,35 @@ def solve_in_kernel(args: tuple, kwargs: dict):
         return None
     if not many and work_of(code) < COMPILATION / 2:
         return None
+    found = attempted(result_by_kernel, given)
+    if found is FAILED and not many:
+        REFUSED.setdefault(code, set()).add(method)
+    return None if found is FAILED else found
+
+
+FAILED = object()
+
+
+def attempted(f: Callable, *args):
+    """Return f(*args), or FAILED. What a kernel cannot run, another one or SciPy can, or raises again.
+
+    No condition of a failed attempt is left in a recording."""
     known, conditions = heard(), [(trace, trace.conditions()) for trace in OPEN.hiding]
     try:
-        return result_by_kernel(given)
-    except Exception:  # what a kernel cannot run, SciPy can, or raises again
+        return f(*args)
+    except Exception:
         take_back(known)
         for trace, count in conditions:
             trace.drop_conditions(count)
-        if not many:
-            REFUSED.setdefault(code, set()).add(method)
-        return None
+        return FAILED
 
 
 def result_by_kernel(given: dict):
-    steps = steps_of(given)
-    if steps is None or not is_serviceable(given, steps):
-        return None
     y0, span = as_float_array(given["y0"]), tuple(map(as_float_array, given["t_span"]))
     start, bound = span
     (n,) = shape(y0)
-    if not (0 < n <= steps.most_states and is_valid(value(start), value(bound), steps)):
+    choices = [x for x in steps_of(given) if is_serviceable(given, x) and 0 < n <= x.most_states]
+    if not (choices and is_valid(value(start), value(bound), choices[0])):
         return None
     ragged = bool(OPEN.hiding) and given.get("t_eval") is None  # how many steps there are is not known
     given = given | {"t_eval": np.stack(span)} if ragged else given
@@ -422,28 +435,48 @@ def result_by_kernel(given: dict):
         return None
     first = carried(slope_of(given), start, y0, value(start)) if has_derivative(start) else y0
     theta = np.concatenate([np.reshape(x, (-1,)) for x in (*handles, first, start, bound)])
-    steps.rounds = len(levels)
-    found: Any = None
-    for steps.limit in STEPS_BETWEEN:
-        made = KernelCall(call, copy.copy(steps), n, 0.0 if isinstance(start, Variable) else start)
-        kernel = shared_kernel(made, given, levels)
-        if kernel is None:
-            return None
-        found = found or scipys_result(given, kernel)
-        try:
-            return KernelSolve(given, kernel, theta, y0, span, steps, found, ragged).result()
-        except TooManySteps:
-            continue
-    return None
+    scipys = functools.cache(lambda writes: scipys_result(given, writes))
+
+    def solved(steps: AdaptiveSteps):
+        steps.rounds = len(levels)
+        for steps.limit in STEPS_BETWEEN:
+            made = KernelCall(call, copy.copy(steps), n, 0.0 if isinstance(start, Variable) else start)
+            kernel = shared_kernel(made, given, levels, steps is not choices[0])
+            if kernel is None:
+                return None
+            found = scipys(kernel.writes)
+            if len(choices) > 1 and steps is not choices[-1] and is_stiff(found):
+                raise KernelError(f"{NAME}: implicit steps need not be so small")
+            try:
+                return KernelSolve(given, kernel, theta, y0, span, steps, found, ragged).result()
+            except TooManySteps:
+                continue
+        return None
+
+    for steps in choices[:-1]:
+        found = attempted(solved, steps)
+        if found is not FAILED:
+            return found
+    return solved(choices[-1])
 
 
-def scipys_result(given: dict, kernel: Candidate):
+def is_stiff(found) -> bool:
+    """Has LSODA taken more than a few implicit steps, for some sample of `vmap`?"""
+    known = heard()
+    try:
+        return bool(found.njev > IMPLICIT_SHARE * found.nfev)
+    except BatchError:  # samples differ
+        take_back(known)
+        return True
+
+
+def scipys_result(given: dict, writes: bool):
     """Return SciPy's result on plain values, where the kernel computes the derivatives only; else None."""
     method, hidden = given.get("method", "RK45"), bool(OPEN.hiding)
     more = bool(given.get("dense_output") or functions_of_events(given.get("events")))
     first = method == "LSODA" or not hidden and (more or given.get("t_eval") is None)
     # is SciPy's last call the one at the end of the last step? (LSODA's lies near it)
     ends = not more and (method in ("RK23", "RK45") or not hidden and first)
-    if kernel.writes and not (ends and all([t.visibility != SAMPLED for t in OPEN.hiding])):
+    if writes and not (ends and all([t.visibility != SAMPLED for t in OPEN.hiding])):
         raise KernelError(f"{NAME}: the right-hand side writes arrays")
     return by_scipy(given) if first else None

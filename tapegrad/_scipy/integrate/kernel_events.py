@@ -27,17 +27,17 @@ MOST_BISECTIONS = 100
 
 
 class EventKind(NamedTuple):
-    """What SciPy reads from an event function."""
+    """What SciPy reads from an event function: the number of the crossing that ends the solution, or 0."""
 
-    terminal: bool
+    terminal: int
     direction: float
 
     @classmethod
     def of(cls, g: Callable) -> "EventKind | None":
-        """Return the kind; None: one that a kernel does not know, such as an end at the second crossing."""
-        terminal, direction = getattr(g, "terminal", None), getattr(g, "direction", 0)
-        known = terminal in (None, False, True) and isinstance(direction, int | float)
-        return cls(bool(terminal), float(direction)) if known else None
+        """Return the kind; None: SciPy is to check it."""
+        terminal, direction = getattr(g, "terminal", None) or 0, getattr(g, "direction", 0)
+        known = isinstance(terminal, int) and terminal >= 0 and isinstance(direction, int | float)
+        return cls(int(terminal), float(direction)) if known else None
 
 
 def functions_of_events(events) -> list:
@@ -53,6 +53,7 @@ class CrossingWalk(NamedTuple):
     end: Any  # of the solution: the bound, or a terminal event
     values: Any
     crossed: Any
+    counts: Any  # of the crossings of each
     before: Any  # the time and the values at the start of the last step
     values_before: Any
 
@@ -100,7 +101,9 @@ class CrossingSearch:
     def begun(self, y) -> CrossingWalk:
         walk = self.steps.begun(self.f, y)
         values = self.values(self.steps.start, y)
-        return CrossingWalk(walk, self.steps.bound, values, 0.0 * values, self.steps.start, values)
+        return CrossingWalk(
+            walk, self.steps.bound, values, 0.0 * values, 0.0 * values, self.steps.start, values
+        )
 
     def going(self, s: CrossingWalk):
         steps, c = self.steps, s.walk
@@ -114,7 +117,8 @@ class CrossingSearch:
         direction = plain_np.array([kind.direction for kind in self.kinds])
         up, down = (s.values <= 0.0) & (values >= 0.0), (s.values >= 0.0) & (values <= 0.0)
         crossed = good & ((up & (direction >= 0.0)) | (down & (direction <= 0.0)))
-        return CrossingWalk(c, s.end, values, np.where(crossed, 1.0, 0.0), s.walk.t, s.values)
+        active = np.where(crossed, 1.0, 0.0)
+        return CrossingWalk(c, s.end, values, active, s.counts + active, s.walk.t, s.values)
 
     def reached(self, s: CrossingWalk) -> tuple:
         """Walk to the next step with a crossing, or to the end.
@@ -123,20 +127,21 @@ class CrossingSearch:
         steps = self.steps
         s = s._replace(crossed=0.0 * s.crossed)
         s = while_loop_in_segments(self.going, self.tried, s, steps.limit)
-        c, times, first = s.walk, [], steps.way * s.end
+        c, times, first, ends = s.walk, [], steps.way * s.end, {}
         for i, kind in enumerate(self.kinds):
             along = lambda t, i=i: self.events[i](t, steps.between(self.f, c, t))
             bracket = s.before, c.t, s.values_before[i], s.values[i]
             times.append(root(along, *bracket, s.crossed[i] > 0.0))
             if kind.terminal:
-                first = np.where(s.crossed[i] > 0.0, np.minimum(first, steps.way * times[i]), first)
+                ends[i] = (s.crossed[i] > 0.0) & (s.counts[i] >= kind.terminal)
+                first = np.where(ends[i], np.minimum(first, steps.way * times[i]), first)
         found = np.stack(times)
         crossed, ended = [], 0.0  # SciPy keeps what comes before a terminal event, by time and by place
-        for i, kind in enumerate(self.kinds):
+        for i in range(len(self.kinds)):
             before = (steps.way * times[i] < first) | ((steps.way * times[i] == first) & (ended == 0.0))
             crossed.append(np.where(before, s.crossed[i], 0.0))
-            if kind.terminal:
-                ended = np.where((steps.way * times[i] == first) & (s.crossed[i] > 0.0), 1.0, ended)
+            if i in ends:
+                ended = np.where((steps.way * times[i] == first) & ends[i], 1.0, ended)
         late = (c.status == 0.0) & self.going(s)
         status = np.where(ended > 0.0, TERMINATED, np.where(late, MANY_STEPS, c.status))
         end = steps.way * first

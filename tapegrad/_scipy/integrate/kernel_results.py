@@ -1,5 +1,6 @@
 """Results of `scipy.integrate.solve_ivp` from its kernels."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from ..namespaces import Carrier, as_float_array, bare, holds_tracked, with_deri
 from ..optimize.callback_search import ComposedFunction
 from ..plain_values import on_plain_values
 from .ivp_by_steps import PlainFunction, as_event, carried, with_arguments
-from .kernel_events import MOST_CROSSINGS, Events, exact_events, functions_of_events
+from .kernel_events import MOST_CROSSINGS, TERMINATED, Events, exact_events, functions_of_events
 from .kernel_steps import MANY_STEPS, AdaptiveSteps, TooManySteps
 from .right_side import NAME
 
@@ -40,7 +41,8 @@ def steps_are_unknown() -> BatchError:
 class KernelSolution(Carrier):
     """The dense output: a call runs the kernel with these times.
 
-    `event`: the time of the event that has ended the solution; `scipys`: the solution that has the values."""
+    `event`: the time of the event that has ended the solution. `scipys`: SciPy's solution, which has the
+    values, or None."""
 
     kernel: Any
     theta: Any
@@ -53,7 +55,7 @@ class KernelSolution(Carrier):
         return holds_tracked(self.theta)
 
     def _plain(self):
-        return self if self.scipys is None else self.scipys
+        return self if self.scipys is None or OPEN.hiding else self.scipys
 
     def __call__(self, t):
         t = as_float_array(t)
@@ -110,6 +112,8 @@ class KernelSolve:
             raise TooManySteps
         if status[-1] != 0.0:
             raise KernelError(f"{NAME}: the steps fail")
+        if self.given.get("method") == "LSODA" and counts and counts[0][-1] > self.found.nfev:
+            raise KernelError(f"{NAME}: stability, and not accuracy, limits the steps of an explicit method")
         return rows[: self.states], counts
 
     def located(self) -> Events:
@@ -120,52 +124,65 @@ class KernelSolve:
         if found is None:
             rows = self.kernel.search.path(value(self.theta), plain_np.zeros(MOST_CROSSINGS))
             return Events.of_rows(rows, self.bound, self.way)
+        if OPEN.hiding:
+            return Events.of_rows(found.rows, self.bound, self.way)
         last = [self.way * ts[-1] for ts in found.t_events if len(ts)]
         end = self.way * max(last) if found.status == 1 else self.bound
         return Events(found.t_events, end, found.status == 1)
 
-    def exact(self, g: Callable, times) -> tuple | None:
+    def exact(self, k: int, times) -> tuple:
         """Return the times of an event and the states there, with their derivatives."""
-        if not shape(times)[0]:
-            return None
-        return exact_events(self.slope, g, times, self.path(times, times[-1])[0])
+        count = shape(times)[0]
+        if not count:
+            return plain_np.zeros(0), plain_np.zeros(0)
+        exact, states = exact_events(self.slope, self.events[k], times, self.path(times, times[-1])[0])
+        if self.found is not None:
+            states = self.found.y_events[k][:count] + (states - value(states))
+        return exact, states
 
     def result(self):
         """Return the result of solve_ivp."""
         where = self.located()
-        exact = [self.exact(g, ts) for g, ts in zip(self.events, where.times, strict=True)]
+        exact = [self.exact(k, times) for k, times in enumerate(where.times)]
         last = None
         if where.terminated:
-            last = next([v[-1] for v in pair] for pair in exact if pair and value(pair[0][-1]) == where.end)
-        result = (self.of_kernel if self.found is None else self.of_scipy)(where, last)
+            last = next(
+                [v[-1] for v in pair] for pair in exact if len(pair[0]) and value(pair[0][-1]) == where.end
+            )
+        theirs = self.found is not None and not OPEN.hiding
+        result = self.of_scipy(where, last) if theirs else self.of_kernel(where, last)
         if self.events:
-            pairs = [pair or (plain_np.zeros(0),) * 2 for pair in exact]
-            result.t_events, states = map(list, zip(*pairs, strict=True))
-            theirs = states if self.found is None else result.y_events
-            result.y_events = [
-                value(y) + (ours - value(ours)) for y, ours in zip(theirs, states, strict=True)
-            ]
+            result.t_events, result.y_events = map(list, zip(*exact, strict=True))
         if where.terminated:
             result.status, result.message = 1, TERMINATION
         if self.ragged:
             result.t, result.y = [RaggedArray(x, steps_are_unknown) for x in (result.t, result.y)]
         if self.given.get("dense_output"):
             self.kernel.states.settle()
-            event = where.end if where.terminated else None
-            result.sol = KernelSolution(
-                self.kernel.states, self.theta, self.states, self.way, event, result.sol
-            )
+            event, scipys = where.end if where.terminated else None, result.sol
+            if self.found is not None and not theirs:
+                scipys = functools.partial(states_by_scipy, self.given)
+            result.sol = KernelSolution(self.kernel.states, self.theta, self.states, self.way, event, scipys)
         return result
 
-    def of_kernel(self, where: Events, last: list | None):
-        """Return the result whose values are the kernel's. `last`: the time and the state of a last event."""
+    def times(self, where: Events):
+        """Return the times of the result that lie before its end."""
         times = as_float_array(self.given["t_eval"])
         self.check(times)
-        if self.ragged and last is not None:
-            return RESULT(SOLVED, t=np.stack([times[0], last[0]]), y=np.stack([self.y0, last[1]], 1))
         if where.terminated:
             times = times[: int((self.way * (value(times) - where.end) <= 0.0).sum())]
+        return times
+
+    def of_kernel(self, where: Events, last: list | None):
+        """Return the result of a kernel. Where SciPy's solution is an instruction, that has the values.
+
+        `last`: the time and the state of a last event."""
+        if self.ragged and last is not None:
+            return RESULT(SOLVED, t=np.stack([self.span[0], last[0]]), y=np.stack([self.y0, last[1]], 1))
+        times = self.times(where)
         states, counts = self.states_at(times, where.end)
+        if self.found is not None:
+            states = self.found.y[:, : shape(times)[0]] + (states - value(states))
         more = {} if OPEN.hiding else {"nfev": self.steps.evaluations(counts), "njev": 0, "nlu": 0}
         return RESULT(SOLVED | more, t=1.0 * times, y=states)
 
@@ -174,18 +191,15 @@ class KernelSolve:
         found = self.found
         if self.given.get("t_eval") is None:
             inner = found.t[1:-1]
-            y, counts = self.path(inner, where.end)
+            y, _ = self.path(inner, where.end)
             final, state = last or (self.span[1], self.at_bound(y[:, -1]))
             found.t = np.concatenate([np.reshape(self.span[0], (1,)), inner, np.reshape(final, (1,))])
             states = np.concatenate([self.y0[:, None], y[:, :-1], state[:, None]], 1)
             self.write_last(y)
         else:
-            times = as_float_array(self.given["t_eval"])[: len(found.t)]
-            self.check(times)
+            times = self.times(where)
             found.t = 1.0 * times
-            states, counts = self.states_at(times, where.end)
-        if self.given.get("method") == "LSODA" and counts[0][-1] > found.nfev:
-            raise KernelError(f"{NAME}: stability, and not accuracy, limits the steps of an explicit method")
+            states, _ = self.states_at(times, where.end)
         found.y = found.y + (states - value(states))
         return found
 
@@ -217,14 +231,24 @@ def by_scipy(given: dict):
     """Return SciPy's result on plain values. Where values are hidden, it is one instruction."""
     if not OPEN.hiding:
         return solved_by_scipy(**given)
+    return instruction(given | {"dense_output": False, "hidden": True})
+
+
+def states_by_scipy(given: dict, t):
+    """Return SciPy's states at times t, by another solution, which is one instruction."""
+    return instruction(given | {"dense_output": True, "t_eval": None, "at": t})
+
+
+def instruction(given: dict):
     replayed = not all([t.visibility == SAMPLED for t in OPEN.hiding])
     call = Call(NAME, solved_by_scipy, (), given, replayed)
     call.constant = True
     return call.result()
 
 
-def solved_by_scipy(fun, args=None, events=None, **options):
-    """Return SciPy's result on plain values. Where values are hidden, the count of evaluations is a float."""
+def solved_by_scipy(fun, args=None, events=None, hidden=False, at=None, **options):
+    """Return SciPy's result on plain values, with shapes that do not depend on values if they are `hidden`;
+    or its states at some times."""
     events = functions_of_events(events)
     functions = [ComposedFunction(with_arguments, f, *(args or ())) for f in (fun, *events)]
     with on_plain_values(*functions) as (_, (plain, *crossed)), changed(depth=0):
@@ -232,6 +256,31 @@ def solved_by_scipy(fun, args=None, events=None, **options):
         found = itg.solve_ivp(PlainFunction(plain.run), events=crossed or None, **bare(options))
     if found.status < 0:
         raise KernelError(f"{NAME}: {found.message}")
-    if OPEN.hiding or OPEN.of_one:
-        found.nfev = float(found.nfev)
-    return found
+    return (
+        found.sol(bare(at)) if at is not None else of_fixed_shapes(found, bare(options)) if hidden else found
+    )
+
+
+def of_fixed_shapes(found, options: dict):
+    """Return SciPy's result with zeros behind the states and the events, and with its events as rows.
+
+    The rows are those of a `CrossingSearch`."""
+    bound, n = options["t_span"][1], len(options["y0"])
+    y = plain_np.zeros((n, len(options["t_eval"])))
+    y[:, : len(found.t)] = found.y
+    times, crossed, states = [], [], []
+    for ts, ys in zip(found.t_events or (), found.y_events or (), strict=True):
+        left = MOST_CROSSINGS - len(ts)
+        if left < 0:
+            raise KernelError(f"{NAME}: too many events")
+        times.append(plain_np.pad(ts, (0, left)))
+        crossed.append(plain_np.pad(plain_np.ones(len(ts)), (0, left)))
+        states.append(plain_np.pad(plain_np.reshape(ys, (-1, n)), ((0, left), (0, 0))))
+    ended = found.status == 1
+    end, way = bound, plain_np.sign(bound - options["t_span"][0])
+    if ended:
+        end = max([ts[-1] for ts in found.t_events if len(ts)], key=lambda t: way * t)
+    last = [plain_np.full(MOST_CROSSINGS, v) for v in (TERMINATED if ended else 0.0, bound, end)]
+    rows = plain_np.stack([*times, *crossed, *last])
+    counts = {"nfev": float(found.nfev), "njev": float(found.njev)}
+    return RESULT(SOLVED | counts, y=y, rows=rows, y_events=states)
