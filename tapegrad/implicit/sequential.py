@@ -267,7 +267,8 @@ class Call:
                 if have_ends(*self.ragged[k]):
                     if not have_ends(a, b):
                         raise self.ragged_error(k, (a, b))
-                    outs[k] = np.concatenate([x[..., :1], outs[k][..., 1:-1], x[..., -1:]], -1)
+                    ends = (x[..., :1], outs[k][..., 1:-1], x[..., -1:])
+                    outs[k] = np.concatenate(ends, -1) if a[-1] > 1 else x[..., :1]
         return tuple(outs)
 
     def ragged_error(self, k: int, shapes: tuple = ()) -> BatchError:
@@ -276,6 +277,12 @@ class Call:
         return BatchError(
             f"{self.where}: {name} has shapes that differ between samples, {a} and {b}; ask for "
             "the results at given places (t_eval= of scipy.integrate.solve_ivp), or loop over the samples"
+        )
+
+    def entry_error(self, k: Any) -> BatchError:
+        return BatchError(
+            f"{self.where}: the entry {k!r} of the result of {self.name} may be another for each sample or "
+            "call; loop over them"
         )
 
     def seen(self, tree: Any) -> None:
@@ -289,11 +296,12 @@ class Call:
         self.tree = tree
 
     def common(self, a: Any, b: Any) -> Any:
-        """The common part of two samples' results that are not numbers. A dict loses entries that differ
-        (step counts, messages). In a recording it loses all counts."""
+        """The common part of two samples' results that are not numbers. Entries of a dict that differ (step
+        counts, messages), and in a recording all counts, raise an error where they are used."""
         if isinstance(a, dict) and type(a) is type(b):
             both = {k: self.common(v, b[k]) for k, v in a.items() if k in b}
-            return dict_like(a, {k: v for k, v in both.items() if v is not APART})
+            refused = lambda k: RefusedValue(functools.partial(self.entry_error, k))
+            return dict_like(a, {k: refused(k) if v is APART else v for k, v in both.items()})
         if is_node(a) and type(a) is type(b) and len(children(a)) == len(children(b)):
             found = [self.common(v, w) for v, w in zip(children(a), children(b), strict=True)]
             if any([v is APART for v in found]):
@@ -372,14 +380,15 @@ class RefusedValue(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def have_ends(a: tuple, b: tuple) -> bool:
-    """Do arrays of these shapes differ in their last axis only, and have two ends?"""
-    return len(a) == len(b) > 0 and a[:-1] == b[:-1] and a[-1] > 1 and b[-1] > 0
+    """Do arrays of these shapes differ in their last axis only, and have elements there?"""
+    return len(a) == len(b) > 0 and a[:-1] == b[:-1] and min(a[-1], b[-1]) > 0
 
 
 class RaggedArray(RefusedValue):
     """An array whose last axis has another length in each sample.
 
-    Its first and its last element along that axis may be read: those of `ends`. `make`: see `RefusedValue`."""
+    Its first and its last element along that axis may be read: those of `ends`. Of one element, it is the
+    first. `make`: see `RefusedValue`."""
 
     def __init__(self, ends: Any, make: Callable, turned: bool = False):
         super().__init__(make)
@@ -389,7 +398,8 @@ class RaggedArray(RefusedValue):
         key, n = key if type(key) is tuple else (key,), layout_of(self._ends).ndim
         reaches = self._turned or len([k for k in key if k is not Ellipsis]) == n or Ellipsis in key[:-1]
         at, rest = (key[0], key[1:]) if self._turned else (key[-1], key[:-1])
-        if not reaches or type(at) is not int or at not in (0, -1):
+        ends = (0, -1) if layout_of(self._ends).shape[-1] > 1 else (0,)
+        if not reaches or type(at) is not int or at not in ends:
             return self._refuse()
         found = self._ends[..., at]
         return found[rest] if rest else found

@@ -269,3 +269,36 @@ def test_segments_share_a_kernel(changes, monkeypatch):
         assert value == pytest.approx(np.exp(-k[0] * rates).sum(), rel=1e-8)
         assert gradient[0] == pytest.approx(-(rates * np.exp(-k[0] * rates)).sum(), rel=1e-7)
     assert len(made) == (4 if changes else 1)
+
+
+@pytest.mark.parametrize("method", ["RK45", "LSODA"])
+def test_the_number_of_events_differs_between_samples(method):
+    """The first and the last event can be read where each sample has one, and the states where some have none."""
+
+    def solved(k, rtol=1e-8, method=method):
+        f = lambda t, y: np.stack([y[1], -k[0] * y[0] - k[1] * y[1]])
+        y0 = np.stack([k[2], 0.0 * k[2]])
+        return solve_ivp(f, (0.0, 3.0), y0, method, events=[lambda t, y: y[0]], rtol=rtol, atol=1e-2 * rtol)
+
+    def loss(k, *given):
+        s = solved(k, *given)
+        return (
+            2.0 * s.t_events[0][0]
+            + s.t_events[0][-1]
+            + s.y_events[0][0, 1]
+            + s.y_events[0][-1][1]
+            + s.y[0, -1]
+        )
+
+    last = lambda k: solved(k).y[1, -1]
+    points = np.array([1.0, 0.1, 1.0]) * np.linspace(0.6, 9.0, 66)[:, None] ** [1, 0, 0]
+    counts = [len(solved(k).t_events[0]) for k in points]
+    assert min(counts) == 1 < max(counts)
+    values, gradients = tg.vmap(tg.value_and_grad(loss))(points)
+    np.testing.assert_allclose(values, list(map(loss, points)), rtol=1e-10)
+    exact = [tg.grad(loss)(k, 1e-12, "DOP853") for k in points[::13]]
+    np.testing.assert_allclose(gradients[::13], exact, rtol=1e-5, atol=1e-6)
+    few = points * [0.2, 1.0, 1.0]
+    np.testing.assert_allclose(tg.vmap(last)(few), list(map(last, few)), rtol=1e-10)
+    with pytest.raises(BatchError, match="another number of events"):
+        tg.vmap(lambda k: solved(k).t_events[0].sum())(few)

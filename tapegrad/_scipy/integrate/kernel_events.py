@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as plain_np
 
 from ... import numpy as np
-from ..._core.errors import KernelError
+from ..._core.errors import BatchError, KernelError, heard, take_back
 from ..._core.trees import Const
 from ..._transforms.products import jvp
 from ..._transforms.tape import value
@@ -149,6 +149,27 @@ class CrossingSearch:
         return s, np.concatenate([found, np.stack(crossed), np.stack([status, c.t, end])])
 
 
+def common_value(kind: Callable, x) -> Any:
+    """Return x as an int or a bool, or None where samples of `vmap` differ."""
+    known = heard()
+    try:
+        return kind(x)
+    except BatchError:
+        take_back(known)
+        return None
+
+
+class VaryingTimes(NamedTuple):
+    """The times of events whose number is another for each sample of `vmap`."""
+
+    times: Any  # followed by times that are none
+    count: Any
+
+    def ends(self, axis_first):
+        """Return the first and the last one of the rows that belong to the times."""
+        return np.stack([axis_first[0], axis_first[self.count.astype(int) - 1]])
+
+
 class Events(NamedTuple):
     """The times of the events of a solution, which are values, and its end, which an event may make."""
 
@@ -166,10 +187,12 @@ class Events(NamedTuple):
             raise TooManySteps
         if not terminated and (status != 0.0 or way * (t - bound) < 0.0):
             raise KernelError("the steps fail, or too many of them have events")
-        times = []
+        times: list = []
         for found, crossed in zip(rows[:count], rows[count:-3], strict=True):
-            order = np.argsort(1.0 - crossed, kind="stable")[: int(crossed.sum())]
-            times.append(found[order])
+            found = found[np.argsort(1.0 - crossed, kind="stable")]
+            number = common_value(int, crossed.sum())
+            varies = number is None
+            times.append(VaryingTimes(found, crossed.sum()) if varies else found[:number])
         return cls(times, end, terminated)
 
 

@@ -13,13 +13,21 @@ from ..._core.errors import BatchError, KernelError, callers_line
 from ..._core.primitive import SAMPLED, has_derivative
 from ..._core.scope import OPEN, changed
 from ..._transforms.tape import value
-from ...implicit.sequential import Call, RaggedArray
+from ...implicit.sequential import Call, RaggedArray, RefusedValue, raises
 from ...ops.declare import ndim, shape
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, with_derivative_of
 from ..optimize.callback_search import ComposedFunction
 from ..plain_values import on_plain_values
 from .ivp_by_steps import PlainFunction, as_event, carried, with_arguments
-from .kernel_events import MOST_CROSSINGS, TERMINATED, Events, exact_events, functions_of_events
+from .kernel_events import (
+    MOST_CROSSINGS,
+    TERMINATED,
+    Events,
+    VaryingTimes,
+    common_value,
+    exact_events,
+    functions_of_events,
+)
 from .kernel_steps import MANY_STEPS, AdaptiveSteps, TooManySteps
 from .right_side import NAME
 
@@ -28,6 +36,13 @@ RESULT = type(SOLVED)
 for _name in ("nfev", "njev", "nlu"):
     del SOLVED[_name]
 TERMINATION = "A termination event occurred."  # SciPy's message
+
+
+def events_vary() -> BatchError:
+    return BatchError(
+        f"{callers_line()}: {NAME} finds another number of events in each sample, so only the first and the "
+        "last one can be read, where each sample has some; loop over the samples"
+    )
 
 
 def steps_are_unknown() -> BatchError:
@@ -132,12 +147,20 @@ class KernelSolve:
 
     def exact(self, k: int, times) -> tuple:
         """Return the times of an event and the states there, with their derivatives."""
-        count = shape(times)[0]
-        if not count:
+        varying = times if type(times) is VaryingTimes else None
+        if varying:
+            if not common_value(bool, varying.count > 0.0):
+                return RefusedValue(events_vary), RefusedValue(events_vary)
+            times = varying.ends(varying.times)
+        elif not shape(times)[0]:
             return plain_np.zeros(0), plain_np.zeros(0)
         exact, states = exact_events(self.slope, self.events[k], times, self.path(times, times[-1])[0])
         if self.found is not None:
-            states = self.found.y_events[k][:count] + (states - value(states))
+            theirs = self.found.y_events[k]
+            theirs = varying.ends(theirs) if varying else theirs[: shape(times)[0]]
+            states = theirs + (states - value(states))
+        if varying:
+            return RaggedArray(exact, events_vary), RaggedArray(states.T, events_vary, True)
         return exact, states
 
     def result(self):
@@ -146,9 +169,8 @@ class KernelSolve:
         exact = [self.exact(k, times) for k, times in enumerate(where.times)]
         last = None
         if where.terminated:
-            last = next(
-                [v[-1] for v in pair] for pair in exact if len(pair[0]) and value(pair[0][-1]) == where.end
-            )
+            ended = [pair for pair in exact if not raises(pair[0]) and len(pair[0])]
+            last = next([v[-1] for v in pair] for pair in ended if value(pair[0][-1]) == where.end)
         theirs = self.found is not None and not OPEN.hiding
         result = self.of_scipy(where, last) if theirs else self.of_kernel(where, last)
         if self.events:
