@@ -583,16 +583,25 @@ def test_what_the_last_call_leaves_in_a_buffer(method, times):
             np.testing.assert_allclose(gradient, slopes, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("method", ("RK45", pytest.param("RK23", marks=pytest.mark.long)))
-def test_a_buffer_is_filled_in_a_recording(method):
-    p = tg.prepare(lambda k: filled(method, k), K[:2])
-    for k in (K[:2], 1.1 * K[:2], np.array([1.3, 0.91])):
+@pytest.mark.parametrize(
+    "method",
+    ("RK45", "DOP853", "LSODA", *[pytest.param(m, marks=pytest.mark.long) for m in ("RK23", "BDF", "Radau")]),
+)
+@pytest.mark.parametrize("times", ((0.5, 1.7), pytest.param(None, marks=pytest.mark.long)))
+def test_a_buffer_is_filled_in_a_recording(method, times):
+    """What it held before does not count. SciPy's last call lies near the one that is recorded: by LSODA as near
+    as its tolerance, by Radau as near as its differences for a Jacobian; stages of DOP853 move by rounding."""
+    near = {"LSODA": 1e-5, "Radau": 1e-7, "DOP853": 1e-7}.get(method, 1e-9)
+    p, calls = tg.prepare(lambda k: filled(method, k, times), K[:2]), []
+    for k in (K[:2], 1.1 * K[:2], np.array([1.3, 0.91]), 0.95 * K[:2]):
+        calls.append(python_frames(lambda k=k: p.value_and_grad(k)))
         value, gradient = p.value_and_grad(k)
         after = SCRATCH.copy()
-        np.testing.assert_allclose(value, filled(method, k), rtol=1e-12)
-        np.testing.assert_allclose(after, SCRATCH, rtol=1e-12)
-        np.testing.assert_allclose(gradient, tg.grad(lambda k: filled(method, k))(k), rtol=1e-9)
-    assert "run as it is" not in p.report()
+        np.testing.assert_allclose(value, filled(method, k, times), rtol=near)
+        np.testing.assert_allclose(after, SCRATCH, rtol=near, atol=near)
+        expected = tg.grad(lambda k: filled(method, k, times))(k)
+        np.testing.assert_allclose(gradient, expected, rtol=near, atol=near)
+    assert "as it is" not in p.report() and (method == "LSODA" or not any(calls[1:]))
 
 
 @pytest.mark.parametrize("method", ("LSODA", "Radau"))

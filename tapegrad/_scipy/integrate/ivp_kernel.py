@@ -11,7 +11,8 @@ Reading order: `KernelCall`, `Candidate`, `solve_in_kernel`; `kernel_results` fo
 import copy
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from weakref import WeakKeyDictionary
 
 import numpy as plain_np
@@ -64,6 +65,17 @@ FLOAT64 = plain_np.dtype(float)
 # code of right-hand sides -> the methods that are left to SciPy, outside of recordings
 REFUSED: WeakKeyDictionary = WeakKeyDictionary()
 WRITES: WeakKeyDictionary = WeakKeyDictionary()  # does this code write captured arrays?
+
+
+@contextmanager
+def unconditional() -> Iterator:
+    """What is asked inside does not hold recordings to the answers."""
+    conditions = [(trace, trace.conditions()) for trace in OPEN.hiding]
+    try:
+        yield
+    finally:
+        for trace, count in conditions:
+            trace.drop_conditions(count)
 
 
 class KernelCall(PickledByCall):  # so that no kernel looks into it
@@ -150,7 +162,8 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
             steps, f = self.steps_of(theta), self.right_side(theta)
             c = steps.reached(f, c, value(t))
             counts = np.stack([c.status, *steps.counts(c)])
-            return c, np.concatenate([steps.between(f, c, t), counts])
+            more = [steps.last_call(f, c)] if self.writes else []
+            return c, np.concatenate([steps.between(f, c, t), counts, *more])
 
         return recursion(init, step, missing="step", invalid="nan")
 
@@ -269,10 +282,12 @@ def samples_of(traces) -> int:
 
 
 class SharedKernel:
-    """A kernel that is traced once: calls of one form read the same."""
+    """A kernel that is traced once: calls of one form read the same.
 
-    def __init__(self, kernel, shared: bool):
-        self.kernel, self.shared, self.traced = kernel, shared, False
+    `writes`: its function fills captured arrays anew, so that what they held before does not count."""
+
+    def __init__(self, kernel, shared: bool, writes: bool):
+        self.kernel, self.shared, self.writes, self.traced = kernel, shared, writes, False
 
     def path(self, theta, times):
         """Return the rows of the kernel."""
@@ -280,7 +295,8 @@ class SharedKernel:
             raise KernelError(
                 f"{NAME}: the kernel was traced again, by a call that may have read other things"
             )
-        found = self.kernel.path(theta, times)
+        with unconditional() if self.writes else nullcontext():
+            found = self.kernel.path(theta, times)
         if self.shared and not self.traced:
             self.settle()
         return found
@@ -313,10 +329,10 @@ class Candidate:
         self.writes = made.writes_scratch()
         # in a recording each replay compares what a kernel has captured
         shared = self.form is not None and all([t.visibility == SAMPLED for t in OPEN.hiding])
-        self.states = SharedKernel(made.kernel(), shared)
+        self.states = SharedKernel(made.kernel(), shared, self.writes)
         if made.events and OPEN.hiding and given.get("method") != "LSODA":
             kinds = [EventKind.of(g) for g in functions_of_events(given.get("events"))]
-            self.search = SharedKernel(made.search(kinds), shared)
+            self.search = SharedKernel(made.search(kinds), shared, self.writes)
         return self
 
 
@@ -470,8 +486,7 @@ def scipys_result(given: dict, writes: bool):
     method, hidden = given.get("method", "RK45"), bool(OPEN.hiding)
     more = bool(given.get("dense_output") or functions_of_events(given.get("events")))
     first = method == "LSODA" or not hidden and (more or given.get("t_eval") is None)
-    # is SciPy's last call the one at the end of the last step? (LSODA's lies near it)
-    ends = not more and (method in ("RK23", "RK45") or not hidden and first)
-    if writes and not (ends and all([t.visibility != SAMPLED for t in OPEN.hiding])):
+    # SciPy's last call would be one for an event
+    if writes and (more or any([t.visibility == SAMPLED for t in OPEN.hiding])):
         raise KernelError(f"{NAME}: the right-hand side writes arrays")
     return by_scipy(given) if first else None

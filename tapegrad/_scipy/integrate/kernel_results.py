@@ -110,6 +110,7 @@ class KernelSolve:
     steps: AdaptiveSteps
     found: Any  # SciPy's result, where it has the values
     ragged: bool  # are only the ends of the result known?
+    last_call: Any = None  # the time and the state of SciPy's last call, if it has interpolated at the end
 
     def __post_init__(self) -> None:
         self.start, self.bound = map(value, self.span)
@@ -122,6 +123,8 @@ class KernelSolve:
     def path(self, times, end) -> tuple:
         """Return the states at these times and at the end, and what the kernel has counted."""
         rows = self.kernel.states.path(self.theta, np.concatenate([times, np.reshape(end, (1,))]))
+        if self.kernel.writes:
+            rows, self.last_call = rows[: -1 - self.states], rows[-1 - self.states :, -1]
         status, *counts = value(rows)[self.states :]
         if status[-1] == MANY_STEPS and self.given.get("method") != "LSODA":
             raise TooManySteps
@@ -217,7 +220,7 @@ class KernelSolve:
             final, state = last or (self.span[1], self.at_bound(y[:, -1]))
             found.t = np.concatenate([np.reshape(self.span[0], (1,)), inner, np.reshape(final, (1,))])
             states = np.concatenate([self.y0[:, None], y[:, :-1], state[:, None]], 1)
-            self.write_last(y)
+            self.write_last(y, False)
         else:
             times = self.times(where)
             found.t = 1.0 * times
@@ -228,7 +231,10 @@ class KernelSolve:
     def states_at(self, times, end) -> tuple:
         """Return the states at the times of the result, and what the kernel has counted."""
         y, counts = self.path(value(times) if self.ragged else times, end)
-        self.write_last(y)
+        inside = 0.0
+        if self.given.get("method") == "DOP853" and not self.ragged and shape(times)[0]:
+            inside = self.way * (value(times)[-1] - counts[1][-1])
+        self.write_last(y, inside > 0.0)
         return np.stack([self.y0, self.at_bound(y[:, -1])], 1) if self.ragged else y[:, :-1], counts
 
     def at_bound(self, y):
@@ -243,10 +249,13 @@ class KernelSolve:
         if ndim(times) != 1 or bool((lengths < 0.0).any() | (lengths[1:-1] <= 0.0).any()):
             raise KernelError(f"{NAME}: the times of t_eval are not in order")
 
-    def write_last(self, y) -> None:
-        """Let the right-hand side write what its last call leaves."""
+    def write_last(self, y, interpolates) -> None:
+        """Let the right-hand side write what its last call leaves.
+
+        `interpolates`: is there a stage for an interpolant of the last step?"""
         if self.kernel.writes:
-            self.slope(self.bound, y[:, -1])
+            t, state = self.last_call[0], self.last_call[1:]
+            self.slope(np.where(interpolates, t, self.bound), np.where(interpolates, state, y[:, -1]))
 
 
 def by_scipy(given: dict):

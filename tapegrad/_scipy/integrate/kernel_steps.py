@@ -133,6 +133,12 @@ class AdaptiveSteps:
         """Return the state at the end of the last step."""
         return c.y
 
+    def last_call(self, f: Callable, c):
+        """Return the time and the state of SciPy's last call, after it has interpolated in the last step.
+
+        Those of implicit methods lie near the end of the step."""
+        return np.concatenate([np.reshape(x, -1) for x in (c.t, self.state(c))])
+
     def counts(self, c) -> list:
         """Return what tells how often SciPy evaluates the right-hand side, where that is known."""
         return []
@@ -241,17 +247,26 @@ class ExplicitSteps(AdaptiveSteps):
 
     def evaluations(self, counts) -> int:
         """Return how often SciPy evaluates the right-hand side; the last column is that of the bound."""
-        attempts, before = counts
+        attempts, before, *_ = counts
         interpolants = len(set(before[:-1])) * (len(self.tableau.A) - self.stages - 1)
         return int(1 + (self.first is None) + self.stages * attempts[-1]) + interpolants
 
-    def between(self, f: Callable, c: Walk, t):
-        """Return the state at the time t of the last step."""
-        A, _, C, P = self.tableau
-        h = c.t - c.before
+    def interpolant(self, f: Callable, c: Walk) -> tuple:
+        """Return the slopes at the stages of the last step, and the time and the state of its last stage."""
+        A, _, C, _ = self.tableau
+        h, t, y = c.t - c.before, c.t, c.y
         slopes = [c.slopes[s] for s in range(self.stages + 1)]
         for s in range(self.stages + 1, len(A)):
-            slopes.append(f(c.before + C[s] * h, c.state + h * combined(A[s], slopes)))
+            t, y = c.before + C[s] * h, c.state + h * combined(A[s], slopes)
+            slopes.append(f(t, y))
+        return slopes, t, y
+
+    def last_call(self, f: Callable, c: Walk):
+        return np.concatenate([np.reshape(x, -1) for x in self.interpolant(f, c)[1:]])
+
+    def between(self, f: Callable, c: Walk, t):
+        """Return the state at the time t of the last step."""
+        h, P, slopes = c.t - c.before, self.tableau.P, self.interpolant(f, c)[0]
         x = (t - c.before) / or_one(h)
         total, power = 0.0, x
         for k in range(P.shape[1]):
