@@ -604,6 +604,25 @@ def test_a_buffer_is_filled_in_a_recording(method, times):
     assert "as it is" not in p.report() and (method == "LSODA" or not any(calls[1:]))
 
 
+@pytest.mark.parametrize("method", ("RK45", pytest.param("LSODA", marks=pytest.mark.long)))
+def test_many_samples_fill_buffers_of_their_own(method):
+    def loss(k):
+        buffer = np.zeros(2)
+
+        def f(t, y):
+            buffer[0], buffer[1] = k[0] * y[1] + np.sin(t), -k[1] * y[0]
+            return buffer.copy()
+
+        found = scipy.integrate.solve_ivp(f, (0, 2), [1.0, 0.5], method, [0.5, 1.7], rtol=1e-6, atol=1e-8)
+        return (found.y[:, -1] ** 2).sum() + buffer[0]
+
+    points = K[:2] * np.linspace(0.9, 1.1, 66)[:, None]
+    values, gradients = tg.vmap(tg.value_and_grad(loss))(points)
+    near = 1e-5 if method == "LSODA" else 1e-9
+    np.testing.assert_allclose(values, list(map(loss, points)), rtol=near)
+    np.testing.assert_allclose(gradients[::30], list(map(tg.grad(loss), points[::30])), rtol=near)
+
+
 @pytest.mark.parametrize("method", ("LSODA", "Radau"))
 def test_the_dense_output_that_was_not_asked_for(method):
     """`sol` is None, also where nothing is tracked."""

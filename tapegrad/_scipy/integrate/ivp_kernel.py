@@ -487,6 +487,6 @@ def scipys_result(given: dict, writes: bool):
     more = bool(given.get("dense_output") or functions_of_events(given.get("events")))
     first = method == "LSODA" or not hidden and (more or given.get("t_eval") is None)
     # SciPy's last call would be one for an event
-    if writes and (more or any([t.visibility == SAMPLED for t in OPEN.hiding])):
+    if writes and more:
         raise KernelError(f"{NAME}: the right-hand side writes arrays")
     return by_scipy(given) if first else None
