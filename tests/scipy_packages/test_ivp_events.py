@@ -271,7 +271,7 @@ def test_segments_share_a_kernel(changes, monkeypatch):
     assert len(made) == (4 if changes else 1)
 
 
-@pytest.mark.parametrize("method", ["RK45", "LSODA"])
+@pytest.mark.parametrize("method", ["RK45", pytest.param("LSODA", marks=pytest.mark.long)])
 def test_the_number_of_events_differs_between_samples(method):
     """The first and the last event can be read where each sample has one, and the states where some have none."""
 
