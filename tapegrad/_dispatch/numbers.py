@@ -210,6 +210,8 @@ class NumberType(type):
 
     def __call__(cls, *args, **kwargs):
         if not any_tracked(args):
+            if cls.theirs is float and args and hasattr(type(args[0]), "real_number"):  # a symbol of a kernel
+                return args[0].real_number
             if args and type(args[0]) in (str, bytes):
                 refuse_written(args[0], f"{cls.theirs.__name__}(text)")
             return cls.theirs(*args, **kwargs)

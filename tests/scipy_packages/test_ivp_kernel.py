@@ -1,6 +1,8 @@
 """scipy.integrate.solve_ivp as a kernel: in recordings, and under vmap for many samples."""
 
 import functools
+import math
+from math import sqrt
 
 import numpy as np
 import pytest
@@ -602,6 +604,21 @@ def test_a_buffer_is_filled_in_a_recording(method, times):
         expected = tg.grad(lambda k: filled(method, k, times))(k)
         np.testing.assert_allclose(gradient, expected, rtol=near, atol=near)
     assert "as it is" not in p.report() and (method == "LSODA" or not any(calls[1:]))
+
+
+def test_functions_of_math_and_floats_are_those_of_a_kernel():
+    def f(t, y, k):
+        return [
+            -k[0] * y[0] * math.exp(-t) + sqrt(1.0 + y[1] ** 2),
+            -k[1] * float(np.where(t > 1.0, y[1], y[0])),
+        ]
+
+    loss = lambda k: scipy.integrate.solve_ivp(f, (0, 2), [1.0, 0.5], t_eval=[0.5, 1.7], args=(k,)).y.sum()
+    p = tg.prepare(loss, K[:2])
+    p.grad(K[:2])
+    assert python_frames(lambda: p.grad(1.1 * K[:2])) == 0
+    for k in (K[:2], 1.1 * K[:2]):
+        np.testing.assert_allclose(p.grad(k), tg.grad(loss)(k), rtol=1e-9)
 
 
 @pytest.mark.parametrize("method", ("RK45", pytest.param("LSODA", marks=pytest.mark.long)))

@@ -24,7 +24,7 @@ from ..._core.arrays import IMMUTABLE, is_array
 from ..._core.errors import KernelError, steps_of
 from ..._core.trees import Const
 from ..._core.variable import Variable
-from ..._dispatch.numbers import MATH
+from ..._dispatch.numbers import MATH, MODULES
 from ..graph.nodes import Graph
 from .array_functions import symbolic_astype, symbolic_full
 from .captured import CapturedState
@@ -50,9 +50,13 @@ TWINS = {
 
 def counterpart(x):
     """Return NumPy's or SciPy's counterpart of a module of tapegrad or CuPy, or of a function of CuPy,
-    otherwise x; symbols have no library."""
+    otherwise x; symbols have no library. Stand-ins for `math` and its functions become these again."""
     if isinstance(x, types.ModuleType):
+        if x is MODULES["math"]:
+            return math
         return CUPY.get(x.__name__) or TWINS.get(x.__name__, x)
+    if type(x) is types.FunctionType and x.__module__ == "math":
+        return x.__wrapped__  # type: ignore[attr-defined]
     if not (callable(x) and (getattr(x, "__module__", None) or type(x).__module__).startswith("cupy")):
         return x
     pairs = [(vars(sys.modules[name]), ours) for name, ours in CUPY.items() if name in sys.modules]

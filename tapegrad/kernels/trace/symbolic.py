@@ -232,6 +232,8 @@ class Sym(Symbolic):
     def item(self):
         return self.reshape(()) if self.size == 1 else self.__float__()
 
+    real_number = property(lambda self: as_real_symbol(self.item()))  # `float(self)` in code that is followed
+
     def __array__(self, *args, **kwargs):
         c = self.constant()
         if c is None:
@@ -312,9 +314,8 @@ class Sym(Symbolic):
 
 
 class RuntimeView(Sym):
-    """x[i], an array with i known at run time, which in NumPy is a view. A write goes through to x, and x is
-    read again once it was written. `parent` is x, `keys` the index, `before` the nodes of x when it was
-    read."""
+    """x[i], an array with i known at run time, a view as in NumPy. A write goes through to x. x, `parent`, is
+    read again once it was written. `keys`: the index; `before`: the nodes of x when it was read."""
 
     held: np.ndarray
 
@@ -454,8 +455,7 @@ def apply_operation(g: Graph, f, x: tuple, settings: dict | None = None):
 
 
 class Operation:
-    """An operation of ops/ as an instruction of the graph; its declaration is run once and kept as
-    recipes."""
+    """An operation of ops/ as an instruction of the graph. Its declaration is run once, and kept as recipes."""
 
     def __init__(self, prim: Primitive, params: dict, inside: tuple = ()):
         self.prim, self.params, self.inputs = prim, params, len(signature_of(prim.run).arrays)
