@@ -6,11 +6,10 @@ import functools
 import types
 
 import numpy as plain_np
-from numpy.polynomial import chebyshev, hermite, hermite_e, laguerre, legendre, polynomial, polyutils
+from numpy.polynomial import polyutils
 
 from .. import numpy as np
 from .._dispatch.faces import faces_of, is_function
-from ..ops.declare import generic
 from ..ops.indexing.gathering import without_zeros
 from .followed import FollowedObject, Follower, FunctionOverlay
 from .namespaces import SciPyNamespace, bare, holds_tracked, with_derivative_of
@@ -91,8 +90,6 @@ OWN_TOO = {
 FOLLOWED = Follower("numpy.polynomial", "numpy.lib", **OWN, **OWN_TOO)
 
 
-generic(chebyshev.chebline, hermite.hermline, hermite_e.hermeline, laguerre.lagline, legendre.legline)
-generic(polynomial.polyline)
 MODULES = [
     getattr(plain_np.polynomial, n)
     for n in ("polynomial", "chebyshev", "legendre", "hermite", "hermite_e", "laguerre", "polyutils")

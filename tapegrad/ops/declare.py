@@ -229,17 +229,6 @@ def follow(family: str, *functions: AnyFunction) -> None:
         implements(f, layout="own")(followed(f, family))
 
 
-GENERIC_CODES: set[Any] = set()
-
-
-def generic(*functions: AnyFunction) -> None:
-    """Declare Python functions of the libraries that take a shorter way where a number is exactly 1 or 0, or
-    numbers are equal. That way has the value, and not the derivative.
-
-    In them a number with a derivative equals no other."""
-    GENERIC_CODES.update([inspect.unwrap(f).__code__ for f in functions])
-
-
 class Signature:
     """The parameters of a body: arrays first, then settings."""
 
