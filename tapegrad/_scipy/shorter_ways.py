@@ -21,14 +21,14 @@ from .._core.trees import children, is_node, tree_map
 from .._core.variable import HANDLES
 from ..ops.declare import dtype, shape
 from ..ops.indexing.gathering import without
-from .namespaces import Carrier, holds_tracked
+from .namespaces import Carrier
 
 MOST_PLACES = 8  # runs of a call, for as many places
 
 
 def in_general(f: Callable, args: tuple, kwargs: dict):
     """f(*args, **kwargs), with the derivatives of the general way where a shorter one has been taken."""
-    if OPEN.equalities is not None or not holds_tracked(args, kwargs) or not may_repeat((args, kwargs)):
+    if OPEN.equalities is not None or not may_repeat(args) or kwargs and not may_repeat(kwargs):
         return f(*args, **kwargs)
     first, met = run(f, args, kwargs, frozenset())
     y, apart, tried, lost = first, frozenset(), set(), []
