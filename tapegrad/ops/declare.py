@@ -293,6 +293,7 @@ def primitive(
     rough: Any = False,
     reduces: str | None = None,
     known_as: str | None = None,
+    by_values: bool = False,
     prim: Any = None,
     layout: str = "own",
 ) -> Any:
@@ -313,7 +314,8 @@ def primitive(
     neither raises nor warns of its own. `external`: it acts outside of the process, so that it is never
     left out, merged with another or moved. `rough`: kernels compute it less exactly than NumPy (a
     function of the settings, where they decide). `reduces`: it combines elements along axes: "add",
-    "max", "min", or "products". `known_as`: the name that errors and graphs show."""
+    "max", "min", or "products". `known_as`: the name that errors and graphs show. `by_values`: whether its
+    result is complex depends on the values of real inputs."""
 
     def declare(run: Any) -> Any:
         if run.__name__ in PRIMITIVES:
@@ -334,6 +336,7 @@ def primitive(
         p.batch = batch or ("elementwise" if ufuncs else None)
         p.narrow = narrow_operands(*ufuncs)
         p.declared, p.external, p.known_as, p.total = True, external, known_as or p.name, total
+        p.by_values = by_values
         signature = signature_of(run)
         space = dict(
             __name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired
