@@ -170,6 +170,18 @@ def test_odeint_over_an_empty_interval():
     np.testing.assert_allclose(by_times, [3.0, -3.0])
 
 
+def test_the_solution_within_an_empty_interval():
+    """SciPy's is constant there; a longer interval has the slope of the right-hand side."""
+
+    def f(end, dense):
+        found = scipy.integrate.solve_ivp(lambda t, y: -2 * y, (0.0, end), [1.5], dense_output=dense)
+        return found.sol(0.2 * end)[0] if dense else found.y[0, -1]
+
+    assert tg.grad(f)(0.0, False) == pytest.approx(-3.0)
+    with pytest.raises(np.linalg.LinAlgError, match="empty interval"):
+        tg.grad(f)(0.0, True)
+
+
 def test_an_empty_region_of_cubature():
     f = lambda b: scipy.integrate.cubature(lambda x: np.cos(x[:, 0]), [0.3], b).estimate
     assert f(np.array([0.3])) == 0
