@@ -58,20 +58,6 @@ def polynomial_product(f):
     return times
 
 
-def longer(f):
-    """f of a series by which the result is one longer. A 0 alone is given another coefficient, so that its
-    derivative is not 0."""
-    run = FOLLOWED.function(f)
-
-    @functools.wraps(f)
-    def of(c, *args, **kwargs):
-        if np.size(c) > 1 or not holds_tracked(c):
-            return run(c, *args, **kwargs)
-        return run(np.concatenate([np.atleast_1d(c), [0.0]]), *args, **kwargs)[:-1]
-
-    return of
-
-
 def trimcoef(c, tol=0):
     (c,) = as_series([c], trim=False)
     return (
@@ -98,7 +84,11 @@ for _module in MODULES:
     FOLLOWED.given.update(
         {
             n: changed(f)
-            for end, changed in (("mul", polynomial_product), ("mulx", longer), ("int", longer))
+            for end, changed in (
+                ("mul", polynomial_product),
+                ("mulx", FOLLOWED.function),
+                ("int", FOLLOWED.function),
+            )
             for n, f in vars(_module).items()
             if n.endswith(end) and not n.startswith("_")
         }
