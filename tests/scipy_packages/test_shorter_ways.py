@@ -61,6 +61,7 @@ NO_DERIVATIVE = {  # the formula has none at this point
     "ncx2": lambda c: stats.ncx2.pdf(Y, 3.0, c),
     "power_divergence at 0": lambda p: stats.power_divergence(Y, np.full(5, Y.mean()), lambda_=p)[0],
     "pmean at 0": lambda p: stats.pmean(Y, p),
+    "chirp of equal frequencies": lambda f: sig.chirp(X, 1.0 + f, 4.0, 1.0, "hyperbolic"),
 }
 
 
