@@ -84,6 +84,7 @@ class Primitive:
             "rough",
             "reduces",
             "known_as",
+            "by_values",
         ),
         *("declared", "external", "opened", "narrow"),
     )
@@ -121,7 +122,7 @@ class Primitive:
         self.narrow = NARROW
         self.joint = self.same = self.linear = self.multilinear = self.total = self.rough = self.declared = (
             self.external
-        ) = False
+        ) = self.by_values = False
         self._keeps = {}
 
     def keeps(self, slots: AnyTuple) -> AnyTuple:

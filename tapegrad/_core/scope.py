@@ -47,6 +47,8 @@ class ThreadScope(threading.local):
     dropped: Any  # errors raised since the innermost transform began; None outside of all (errors)
     # what replays have found unchanged, in a block in which nothing else runs (replay.signature)
     compared: Any
+    # the comparisons that found equal numbers in a call of followed code (_core.equal_numbers)
+    equalities: Any
     sweeps: int  # how many sweeps run that other threads wait for (_capture.threads)
     unfinished: AnyTuple  # objects whose `end(error)` is due when the block is left
     block: Any  # the innermost block
@@ -61,7 +63,18 @@ CLOSED: dict[str, Any] = {
     **dict.fromkeys(("shadows", "hiding", "copies", "unfinished"), ()),
     **dict.fromkeys(("of_one", "within", "again", "source", "apart"), False),
     **dict.fromkeys(
-        ("sweeping", "watcher", "inside", "tracer", "listener", "dropped", "compared", "block", "outside")
+        (
+            "sweeping",
+            "watcher",
+            "inside",
+            "tracer",
+            "listener",
+            "dropped",
+            "compared",
+            "equalities",
+            "block",
+            "outside",
+        )
     ),
     "aliased": MappingProxyType({}),
 }

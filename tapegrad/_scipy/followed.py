@@ -44,6 +44,7 @@ from .namespaces import (
     refusal_text,
     unchanged,
 )
+from .shorter_ways import in_general
 from .standard_library import MODULES, NUMBERS
 
 
@@ -355,8 +356,8 @@ class Follower:
         @functools.wraps(g)
         def on_arrays(*args, **kwargs):
             if on_a_device(args) or on_a_device(kwargs.values()):
-                return self.device.rebuilt_once(f)(*args, **kwargs)
-            return at_users_line(g, *args, **kwargs)
+                return in_general(self.device.rebuilt_once(f), args, kwargs)
+            return at_users_line(in_general, g, args, kwargs)
 
         vars(on_arrays).update(followed=lambda: on_arrays, code=g)
         on_arrays.__module__ = __name__  # it is no rule, where g is decorated either

@@ -6,11 +6,10 @@ import functools
 import types
 
 import numpy as plain_np
-from numpy.polynomial import chebyshev, hermite, hermite_e, laguerre, legendre, polynomial, polyutils
+from numpy.polynomial import polyutils
 
 from .. import numpy as np
 from .._dispatch.faces import faces_of, is_function
-from ..ops.declare import generic
 from ..ops.indexing.gathering import without_zeros
 from .followed import FollowedObject, Follower, FunctionOverlay
 from .namespaces import SciPyNamespace, bare, holds_tracked, with_derivative_of
@@ -59,20 +58,6 @@ def polynomial_product(f):
     return times
 
 
-def longer(f):
-    """f of a series by which the result is one longer. A 0 alone is given another coefficient, so that its
-    derivative is not 0."""
-    run = FOLLOWED.function(f)
-
-    @functools.wraps(f)
-    def of(c, *args, **kwargs):
-        if np.size(c) > 1 or not holds_tracked(c):
-            return run(c, *args, **kwargs)
-        return run(np.concatenate([np.atleast_1d(c), [0.0]]), *args, **kwargs)[:-1]
-
-    return of
-
-
 def trimcoef(c, tol=0):
     (c,) = as_series([c], trim=False)
     return (
@@ -91,8 +76,6 @@ OWN_TOO = {
 FOLLOWED = Follower("numpy.polynomial", "numpy.lib", **OWN, **OWN_TOO)
 
 
-generic(chebyshev.chebline, hermite.hermline, hermite_e.hermeline, laguerre.lagline, legendre.legline)
-generic(polynomial.polyline)
 MODULES = [
     getattr(plain_np.polynomial, n)
     for n in ("polynomial", "chebyshev", "legendre", "hermite", "hermite_e", "laguerre", "polyutils")
@@ -101,7 +84,11 @@ for _module in MODULES:
     FOLLOWED.given.update(
         {
             n: changed(f)
-            for end, changed in (("mul", polynomial_product), ("mulx", longer), ("int", longer))
+            for end, changed in (
+                ("mul", polynomial_product),
+                ("mulx", FOLLOWED.function),
+                ("int", FOLLOWED.function),
+            )
             for n, f in vars(_module).items()
             if n.endswith(end) and not n.startswith("_")
         }

@@ -6,10 +6,10 @@ Before, they are compiled, and rotations are those of `rotation_formulas`."""
 import scipy.spatial.transform as transform
 
 from .. import numpy as np
-from ..ops.declare import generic
 from .followed import FollowedObject, Follower, is_python_class
 from .namespaces import SciPyNamespace
 from .rotation_formulas import FormulaRotation, quaternion_of_vector, vector_of_quaternion
+from .shorter_ways import generalised
 
 TRANSFORM = SciPyNamespace(transform, listed=False)
 FOLLOWED = Follower("scipy.spatial.transform")
@@ -39,9 +39,8 @@ if is_python_class(transform.Rotation):
     FOLLOWED.bases[transform.Rotation] = FollowedRotation
     FOLLOWED.decorate(backend.from_rotvec, lambda _: quaternion_of_vector)
     FOLLOWED.decorate(backend.as_rotvec, lambda _: vector_of_quaternion)
-    generic(backend.pow)
-    for _f in (backend.as_quat, backend.pow):
-        FOLLOWED.decorate(_f, new_quaternions)
+    FOLLOWED.decorate(backend.as_quat, new_quaternions)
+    FOLLOWED.decorate(backend.pow, lambda f: generalised(new_quaternions(f)))
     for _name in KINDS:
         TRANSFORM.rule(getattr(transform, _name))(FOLLOWED.klass(getattr(transform, _name)))
 else:

@@ -9,7 +9,7 @@ import scipy.spatial.distance as sd
 from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.primitive import primal_of
-from ..ops.declare import dtype, generic, ndim, shape
+from ..ops.declare import dtype, ndim, shape
 from ..ops.linalg.norms import scipy_norm
 from ..ops.nondifferentiable import holds_somewhere
 from ..ops.protocols import store
@@ -224,7 +224,6 @@ def with_derivative_by_weights(run):
     return weighted
 
 
-generic(sd.minkowski)
 FOLLOWED.decorate(sd.minkowski, with_derivative_by_weights)
 for _name in METRICS:
     DISTANCE.rule(getattr(sd, _name))(FOLLOWED.function(getattr(sd, _name)))

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import scipy.stats
 from scipy.special import _spfun_stats, _ufuncs
-from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_py, _stats_pythran
+from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_pythran
 
 from .. import numpy as faces
 from .._core.errors import NoRuleError, SingularError
 from .._core.primitive import primal_of, values_of
 from .._dispatch.faces import is_function
 from ..ops import reductions as red
-from ..ops.declare import generic, shape
+from ..ops.declare import shape
 from ..ops.elementwise import absolute, arcsin, cos, exp, log, log1p, select, sin, sqrt, square
 from ..ops.linalg.factorizations import solve_triangular
 from ..ops.names import WHY
@@ -239,7 +239,6 @@ def box_cox_likelihood(run):
 FOLLOWED.leaf(_morestats._yeojohnson_transform, yeo_johnson)
 if hasattr(_morestats, "_boxcox_llf"):
     FOLLOWED.decorate(inspect.unwrap(_morestats._boxcox_llf), box_cox_likelihood)
-generic(scipy.stats.iqr, _stats_py._power_divergence, scipy.stats.pmean)
 
 # --- what is followed ---
 

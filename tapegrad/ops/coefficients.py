@@ -74,7 +74,7 @@ polyval = NUMPY[np.polyval]
 polyder, _ = [implements_special(f)(followed(f, __name__)) for f in (np.polyder, np.polyint)]
 
 
-@primitive()
+@primitive(by_values=True)
 def simple_roots(p):
     """NumPy's roots. On a device, CuPy's function accepts few polynomials, so these are the eigenvalues
     of the companion matrix."""

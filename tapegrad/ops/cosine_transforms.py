@@ -12,7 +12,7 @@ from scipy.fft import _fftlog_backend
 
 from .._core.arrays import xp_of
 from .._core.registry import load
-from .declare import NUMPY, axis_of, dtype, followed, generic, linear, ndim, primitive, rules, shape, xp
+from .declare import NUMPY, axis_of, dtype, followed, linear, ndim, primitive, rules, shape, xp
 from .fft import SWAPPED
 from .fft import _array as floats
 from .fft import _fitted as fitted
@@ -181,6 +181,5 @@ for _name, _f in (("hfft", _hermitian), ("ihfft", _to_hermitian)):
 # --- the Hankel transform on a logarithmic grid ---
 
 
-generic(_fftlog_backend.fht, _fftlog_backend.ifht)  # (of no bias)
 for _f in (_fftlog_backend.fht, _fftlog_backend.ifht):
     implements_special(getattr(scipy.fft, _f.__name__))(followed(_f, __name__))

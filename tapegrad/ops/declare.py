@@ -229,17 +229,6 @@ def follow(family: str, *functions: AnyFunction) -> None:
         implements(f, layout="own")(followed(f, family))
 
 
-GENERIC_CODES: set[Any] = set()
-
-
-def generic(*functions: AnyFunction) -> None:
-    """Declare Python functions of the libraries that take a shorter way where a number is exactly 1 or 0, or
-    numbers are equal. That way has the value, and not the derivative.
-
-    In them a number with a derivative equals no other."""
-    GENERIC_CODES.update([inspect.unwrap(f).__code__ for f in functions])
-
-
 class Signature:
     """The parameters of a body: arrays first, then settings."""
 
@@ -304,6 +293,7 @@ def primitive(
     rough: Any = False,
     reduces: str | None = None,
     known_as: str | None = None,
+    by_values: bool = False,
     prim: Any = None,
     layout: str = "own",
 ) -> Any:
@@ -324,7 +314,8 @@ def primitive(
     neither raises nor warns of its own. `external`: it acts outside of the process, so that it is never
     left out, merged with another or moved. `rough`: kernels compute it less exactly than NumPy (a
     function of the settings, where they decide). `reduces`: it combines elements along axes: "add",
-    "max", "min", or "products". `known_as`: the name that errors and graphs show."""
+    "max", "min", or "products". `known_as`: the name that errors and graphs show. `by_values`: whether its
+    result is complex depends on the values of real inputs."""
 
     def declare(run: Any) -> Any:
         if run.__name__ in PRIMITIVES:
@@ -345,6 +336,7 @@ def primitive(
         p.batch = batch or ("elementwise" if ufuncs else None)
         p.narrow = narrow_operands(*ufuncs)
         p.declared, p.external, p.known_as, p.total = True, external, known_as or p.name, total
+        p.by_values = by_values
         signature = signature_of(run)
         space = dict(
             __name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired

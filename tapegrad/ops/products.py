@@ -11,9 +11,10 @@ import numpy as np
 from numpy import ndarray
 
 from .._core.arrays import xp_of
-from .._core.primitive import hook, layout_of, primal_of
+from .._core.primitive import hook, layout_of
 from .._core.variable import Variable
 from .declare import axes_of, follow, implements, linear, ndim, primitive, rules, shape, sum_of_given, xp
+from .reductions import cast_operand
 from .shaping import arrays_of, concatenate, conj, fit_to_shape, reshape, slice_of, sum, transpose
 
 
@@ -283,14 +284,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
         raise ValueError("numpy.trace: the array needs at least two axes")
     axis1, axis2 = axes_of((axis1, axis2), n)
     a = reordered(a, tuple([i for i in range(n) if i not in (axis1, axis2)]) + (axis1, axis2))
-    t = sum(diagonals(a, offset=int(offset)), n - 2)
-    if dtype is None:
-        return t
-    return (
-        fit_to_shape(t, shape(t), np.dtype(dtype))
-        if np.dtype(dtype).kind in "fc"
-        else primal_of(t).astype(dtype)
-    )
+    return sum(cast_operand(diagonals(a, offset=int(offset)), dtype), n - 2)
 
 
 # --- chains and powers ---

@@ -316,11 +316,12 @@ def call_library(f, args: tuple, kwargs: dict, key):
         )
     else:
         y = adapter(args, kwargs)
-    return y if out is None else store(out, y)
+    return y if out is None else (store if key in STRETCHED else store_all)(out, y)
 
 
 # they write into `out` before they have read all inputs
 PIECE_BY_PIECE = frozenset((np.concatenate, np.stack))
+STRETCHED = frozenset((np.clip, np.einsum))  # the result is broadcast into `out`
 OPERANDS = NUMBERS | HANDLES | {np.ndarray, np.float64}
 AT = {np.add: 1.0, np.subtract: -1.0}
 REDUCE = {
@@ -500,7 +501,7 @@ def by_method(ufunc, method: str, inputs: tuple, params: dict):
             ufunc, entry, x, axis, params.get("keepdims", False), None if initial is NO_VALUE else initial
         )
     if out is not None:
-        return store(out, y)
+        return store_all(out, y)
     given = {k: v for k, v in params.items() if k == "axis" or not (v is None or v is NO_VALUE)}
     return in_library_layout(s.copy(y) if type(y) is View else y, getattr(ufunc, method), inputs[:1], given)
 
@@ -613,6 +614,13 @@ def store(out: Any, y: Any, where: Any = True) -> Any:
     else:
         late.write_value(out, NUMPY[np.where](where, y, out), Ellipsis)
     return out
+
+
+def store_all(out: Any, y: Any) -> Any:
+    """Write the result y into `out`, of its shape. NumPy refuses another one, or fills a part of it."""
+    if (found := shape(out[0] if type(out) is tuple else out)) != shape(y):
+        raise ShapeError(f"out= has shape {found}, the result has shape {shape(y)}")
+    return store(out, y)
 
 
 # --- NEP 13 and NEP 18 ---

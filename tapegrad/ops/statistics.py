@@ -11,7 +11,7 @@ from .._core.trees import nested
 from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
 from .creation import linspace
-from .declare import dtype, follow, generic, implements, ndim, shape, xp
+from .declare import dtype, follow, implements, ndim, shape, xp
 from .elementwise import select, zero_of
 from .piecewise import isnan, maximum, minimum
 from .products import H, T, flat_operand
@@ -349,4 +349,3 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
 
 
 follow(__name__, np.corrcoef, np.gradient, np.ediff1d, np.trapezoid)
-generic(np.gradient)  # (of equal steps)

@@ -299,3 +299,22 @@ def test_memory_that_a_library_may_overwrite_is_as_it_was_for_derivatives(name):
     for _ in range(2):
         np.testing.assert_allclose(tg.grad(f)(b), [(f(b + d) - f(b - d)) / 2e-6 for d in h], rtol=1e-7)
     np.testing.assert_array_equal(FORTRAN, FORTRAN.T)
+
+
+@pytest.mark.parametrize("f, to", [(np.cumsum, (2, 1)), (np.cumprod, (2, 1)), (np.sum, (1,))])
+def test_out_has_the_shape_of_the_result(f, to):
+    """(NumPy fills only a part of a larger array with running sums, or refuses it.)"""
+    into = lambda x, to: np.sum(f(x, axis=0, out=np.zeros(to)))
+    x = np.array([[0.7], [0.3]])
+    assert tg.value_and_grad(into)(x, to)[0] == into(x, to)
+    with pytest.raises(ValueError):
+        tg.grad(into)(x, (2, *to))
+
+
+@pytest.mark.parametrize("f", [np.sum, np.prod, np.cumsum, np.cumprod, np.trace])
+def test_integers_of_floats_in_a_total_are_refused(f):
+    """Their derivative is 0, and was that of the floats."""
+    x = np.array([[1.3, 2.6], [0.4, 1.7]])
+    with pytest.raises(TypeError, match=r"dtype=int64 takes integers of floats"):
+        tg.grad(lambda x: np.sum(f(x, dtype=np.int64) * x[0, 0]))(x)
+    assert tg.grad(lambda x: np.sum(f(x, dtype=np.float64)))(x).any()

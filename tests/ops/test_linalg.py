@@ -453,3 +453,19 @@ def test_dependent_columns_have_no_qr_derivative(shape):
             assert np.isnan(found[:, 1:first]).all()
     # (the pivot is a factor of the cotangent, and may be exactly 0)
     assert np.isnan(tg.grad(lambda x: np.linalg.qr(x)[1][0, 1])(x)[:, 1:first]).any()
+
+
+def test_factors_that_jump_have_no_derivative():
+    """An element below the subdiagonal that is 0 changes signs of Hessenberg's form; the sign of a singular
+    matrix jumps."""
+    a = symmetric(3)
+    a[2:, 0] = 0.0
+    g = lambda a: np.sum(scipy.linalg.hessenberg(a) ** 3)
+    for mode in ("reverse", "forward"):
+        found = tg.jacobian(g, mode=mode)(a)
+        assert np.isnan(found[2:, 0]).all() and np.isfinite(found[:2]).all()
+    kept = lambda b: g(np.block([[b, a[:1, 1:]], [a[1:, :1], a[1:, 1:]]]))  # those zeros are constants
+    assert tg.grad(kept)(a[:1, :1])[0, 0] == pytest.approx(3 * a[0, 0] ** 2, rel=1e-12)
+    for f, x in (scipy.linalg.hessenberg, ONES), (scipy.linalg.signm, np.outer(np.arange(4.0), np.ones(4))):
+        with pytest.raises(np.linalg.LinAlgError, match="zero up to rounding|0 up to rounding"):
+            tg.grad(lambda x, f=f: np.sum(f(x)))(x)

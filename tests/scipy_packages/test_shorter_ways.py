@@ -15,6 +15,7 @@ from scipy.spatial import distance
 from scipy.spatial.transform import Rotation
 
 import tapegrad as tg
+from tapegrad._scipy import shorter_ways
 from tapegrad._scipy.followed import is_python_class
 
 X = np.array([0.3, -0.4, 0.8, 1.7, -1.2])
@@ -60,6 +61,7 @@ NO_DERIVATIVE = {  # the formula has none at this point
     "ncx2": lambda c: stats.ncx2.pdf(Y, 3.0, c),
     "power_divergence at 0": lambda p: stats.power_divergence(Y, np.full(5, Y.mean()), lambda_=p)[0],
     "pmean at 0": lambda p: stats.pmean(Y, p),
+    "chirp of equal frequencies": lambda f: sig.chirp(X, 1.0 + f, 4.0, 1.0, "hyperbolic"),
 }
 
 
@@ -92,7 +94,93 @@ def test_laws_at_the_end_of_their_parameters(name):
 def test_a_limit_that_the_formula_lacks(name):
     g = weighed(NO_DERIVATIVE[name])
     with np.errstate(all="ignore"):
-        assert not np.isfinite(tg.grad(g)(0.0)) and not np.isfinite(tg.jvp(g, (0.0,), (1.0,))[1])
+        value, slope = tg.value_and_grad(g)(0.0)
+        assert not np.isfinite(slope) and not np.isfinite(tg.jvp(g, (0.0,), (1.0,))[1])
+    assert value == pytest.approx(g(0.0), rel=1e-12)
+
+
+LIBRARY = {"__name__": "scipy.signal.imagined", "np": np}
+exec(
+    """
+def power(x, p):
+    return x if p == 1 else x**p
+
+def checked(x, p):
+    if not p == 1:
+        raise ValueError("p is 1")
+    return 3 * x * p
+
+def guarded(x, p):
+    y = x - p
+    y[y == 0] = 2.0
+    return x / y
+
+def limit(x, p):
+    return np.log(x) if p == 1 else (x ** (p - 1) - 1) / (p - 1)
+
+def twice(x, p):
+    if p == 1:
+        x = x * 1
+    else:
+        x = x * p
+    return checked(x, 1.0) + (x if p == 1 else x**p)
+
+def of_a_function(f, p):
+    return f(p) if p == 1 else f(p) ** p
+""",
+    LIBRARY,
+)
+Z = np.array([1.0, 0.5])
+
+
+def in_general(name):
+    return lambda x, p: shorter_ways.in_general(LIBRARY[name], (x, p), {})
+
+
+@pytest.mark.parametrize(
+    "name, by_x, by_p",
+    [
+        ("power", np.ones(2), np.sum(Z * np.log(Z))),
+        ("checked", 3 * np.ones(2), 3 * np.sum(Z)),
+        ("guarded", [0.5, -4.0], 2.0),
+        ("limit", 1 / Z, np.nan),
+        ("twice", 4 * np.ones(2), 4 * np.sum(Z) + np.sum(Z * np.log(Z))),
+    ],
+)
+def test_which_of_two_ways_has_the_derivatives(name, by_x, by_p):
+    """A way that holds nearby; a check of arguments; a guard against division by zero; a limit."""
+    g = lambda x, p: np.sum(in_general(name)(x, p))
+    value, (dx, dp) = tg.value_and_grad(g, (0, 1))(Z, 1.0)
+    assert value == np.sum(LIBRARY[name](Z, 1.0))
+    np.testing.assert_allclose(dx, by_x, rtol=1e-12)
+    np.testing.assert_allclose(dp, by_p, rtol=1e-12)
+
+
+def test_a_function_of_the_user_is_called_once():
+    calls = []
+    f = lambda p: calls.append(p) or 2 * p
+    assert tg.grad(lambda p: in_general("of_a_function")(f, p))(1.0) == 2.0 and len(calls) == 1
+
+
+def test_odeint_over_an_empty_interval():
+    f = lambda y, t: scipy.integrate.odeint(lambda y, t: -2 * y, y, t)[-1].sum()
+    y, t = np.array([1.5]), np.array([0.3, 0.3])
+    value, (by_start, by_times) = tg.value_and_grad(f, (0, 1))(y, t)
+    assert value == f(y, t) == 1.5
+    np.testing.assert_allclose(by_start, [1.0])
+    np.testing.assert_allclose(by_times, [3.0, -3.0])
+
+
+def test_the_solution_within_an_empty_interval():
+    """SciPy's is constant there; a longer interval has the slope of the right-hand side."""
+
+    def f(end, dense):
+        found = scipy.integrate.solve_ivp(lambda t, y: -2 * y, (0.0, end), [1.5], dense_output=dense)
+        return found.sol(0.2 * end)[0] if dense else found.y[0, -1]
+
+    assert tg.grad(f)(0.0, False) == pytest.approx(-3.0)
+    with pytest.raises(np.linalg.LinAlgError, match="empty interval"):
+        tg.grad(f)(0.0, True)
 
 
 def test_an_empty_region_of_cubature():

@@ -348,6 +348,10 @@ def odeint(func, y0, t, args=(), *more, **settings):
     rtol, atol = [FINE * plain_np.asarray(1.5e-8 if x is None else bare(x)) for x in wanted]
     start = np.reshape(as_float_array(y0), -1)
     with called_again(on, False) as (on,):
+        if bare(t[0]) == bare(t[-1]):
+            exact = start + (np.asarray(t) - t[0])[:, None] * np.asarray(on(t[0], start))
+            y = with_derivative_of(y, exact)
+            return (y, *rest) if full_output else y
         least = max(plain_np.min(rtol), 1e-12)
         run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=least, atol=atol)
     if run.status != 0:

@@ -18,7 +18,7 @@ import scipy.integrate as itg
 from scipy import sparse
 
 from ... import numpy as np
-from ..._core.errors import BatchError, ConvergenceError, callers_line, heard, take_back
+from ..._core.errors import BatchError, ConvergenceError, SingularError, callers_line, heard, take_back
 from ..._core.primitive import primal_of
 from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
@@ -603,6 +603,11 @@ class IvpCall:
         """SciPy's result with its derivatives."""
         times, states, sol = solved.span.ends(), solved.ends(), solved.sol()
         whole = sol if found.sol is None else ShiftedSolution(found.sol, sol)
+        if self.dense_output and holds_tracked(self.t_span) and solved.steps.ends[0] == solved.steps.ends[-1]:
+            raise SingularError(
+                f"{callers_line()}: {NAME}: dense_output= over an empty interval has no derivative with respect to "
+                "the ends of t_span; leave it away, and read result.y"
+            )
         events = events[: len(self.events)]
         was = found.t_events
         count = len(found.t)

@@ -6,7 +6,7 @@ import numpy as plain_np
 import scipy.signal as sig
 
 from ... import numpy as np
-from ...ops.declare import generic, ndim, shape
+from ...ops.declare import ndim, shape
 from ...ops.indexing.gathering import without
 from ...ops.nondifferentiable import at_users_line, holds_somewhere
 from ..namespaces import as_float_array, bare, constant_like, holds_tracked, tracked_among
@@ -126,7 +126,6 @@ def led_by_feedthrough(run):
     return ss2tf
 
 
-generic(sig.lfilter_zi, sig.lfiltic, sig.lp2hp)
 FOLLOWED.decorate(sig.normalize, told_of_zeros)
 FOLLOWED.decorate(sig.tf2ss, companion_of_all)
 FOLLOWED.decorate(sig.ss2tf, led_by_feedthrough)

@@ -39,13 +39,13 @@ def eigen_steps(a, v, steps: int) -> tuple:
     return diagonals(solve(v, matmul(a, v))), v
 
 
-@primitive(multi=2, batch="matrix")
+@primitive(multi=2, batch="matrix", by_values=True)
 def general_spectrum(x):
     """Eigenvalues and eigenvectors of primal values."""
     return tuple(xp_of(x).linalg.eig(x))
 
 
-@primitive(batch="matrix")
+@primitive(batch="matrix", by_values=True)
 def general_eigenvalues(x):
     return xp_of(x).linalg.eigvals(x)
 
@@ -285,6 +285,11 @@ def signm(A, disp=None):
     """A (A^2)^(-1/2)."""
     if disp is not None and not disp:
         raise ArgumentError("scipy.linalg.signm: disp=False is not supported on a tracked Variable")
+    size = absolute(general_eigenvalues(primal_of(A)))
+    if holds_somewhere(NUMPY[np.min](size, -1) <= 1e-7 * NUMPY[np.max](size, -1)):
+        raise SingularError(
+            "scipy.linalg.signm: an eigenvalue is 0 up to rounding, and its sign has no derivative"
+        )
     return matmul(A, inv(root_of(matmul(A, A))))
 
 

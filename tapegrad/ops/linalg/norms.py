@@ -228,13 +228,13 @@ def frechet(f, a, e):
 rules(expm, lambda g, out, A: frechet(expm, T(A), g), jvp=lambda t, out, A: frechet(expm, A, t[0]))
 
 
-@primitive(batch="matrix")
+@primitive(batch="matrix", by_values=True)
 def root_of(A):
     """The principal square root."""
     return _host("sqrtm", scipy.linalg.sqrtm, A)
 
 
-@primitive(batch="matrix")
+@primitive(batch="matrix", by_values=True)
 def log_of(A):
     """The principal logarithm."""
     return _host("logm", scipy.linalg.logm, A)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numpy import ndarray
+from numpy import bool_, ndarray
 
 from ..._core.arrays import NUMBERS, is_array, is_scalar, room_laid, xp_of
 from ..._core.primitive import READ, Primitive
@@ -24,9 +24,10 @@ def copy_with_strides(v, shape: tuple, strides: tuple):
 ARGUMENT, CAPTURED, CONSTANT = [Primitive(name, None) for name in ("argument", "captured", "constant")]
 GROUP = Primitive("group", None)  # stands for several (fusion.groups.py), which its settings are
 PART = Primitive("part", lambda x, at: x[at])  # one of several results
+IS_COMPLEX = Primitive("is_complex", lambda x: bool_(x.dtype.kind == "c"))
 LAID = Primitive("laid", copy_with_strides)  # a copy in another memory order
 INPUTS, STRUCTURAL = (ARGUMENT, CAPTURED, CONSTANT), (ARGUMENT, CAPTURED, CONSTANT, PART, LAID)
-PART.total, LAID.batch = True, "moves"
+PART.total, IS_COMPLEX.total, LAID.batch = True, True, "moves"
 
 
 @functools.cache

@@ -45,6 +45,7 @@ from .instructions import (
     CAPTURED,
     CONSTANT,
     INPUTS,
+    IS_COMPLEX,
     LAID,
     PART,
     Guard,
@@ -535,6 +536,10 @@ class Record(Trace):
             k = tuple([self.new(o, (PART, part_settings(n), ()), (k,)) for n, o in enumerate(out)])
         elif prim.writes:
             self.alone.add(k)
+        if prim.by_values:
+            first = k[0] if type(k) is tuple else k
+            found_complex = IS_COMPLEX.run(self.known[first])
+            self.truth(self.handles(self.new(found_complex, (IS_COMPLEX, NOTHING, ()), (first,))))
         if prim.writes and found is not None:
             self.same[k] = found
         elif key is not None and k != ():
