@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE, copy_with_layout, is_array, is_scalar, owned, same_bits, xp_of
+from .._core.errors import spelt
 from .._core.float_errors import LOUD
 from .._core.primitive import READ
 from .._core.reverse import CollectorPause
@@ -301,9 +302,7 @@ class Program:
         the same."""
         for g, h in itertools.zip_longest(self.conditions, conditions):
             if g is None or (h is not None and h.raised and g.place != h.place):
-                return (
-                    f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
-                )
+                return f"{spelt(h.place)}: {h.raised or 'a further condition'}, which was not met when it was recorded"
             if h is None or g.place != h.place or not guard_holds(g.value, h.value):
                 return str(g)
         return None

@@ -30,7 +30,7 @@ from ..._core.arrays import (
     room_like,
     xp_of,
 )
-from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line, spelt, users_place
+from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line, users_place
 from ..._core.float_errors import LOUD, ErrorListener, looked_at
 from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tracked, live, lower, values_of
 from ..._core.reverse import setting_copy
@@ -201,7 +201,7 @@ class Record(Trace):
         v = self.known[k]
         self.asked += 1
         if (k, False) not in self.guards:
-            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, spelt(users_place()))
+            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, users_place())
         return copy_with_layout(v) if is_array(v) else v
 
     def held(self, x):
@@ -212,7 +212,7 @@ class Record(Trace):
         v = bool(self.known[k])
         self.asked += 1
         if (k, True) not in self.guards:
-            self.guards[k, True] = Guard(k, v, True, spelt(users_place()))
+            self.guards[k, True] = Guard(k, v, True, users_place())
         return v
 
     def seems_finite(self, x):
@@ -399,8 +399,8 @@ class Record(Trace):
             j = self.operand(b, w)
         return self.shortly(prim, (i, j))
 
-    def shortly(self, prim, given):
-        """An operation without settings: if it is elementwise, by what is known of it."""
+    def shortly(self, prim, given, params=NOTHING):
+        """An operation without settings, of one operand or two: if it is elementwise, by what is known of it."""
         if (
             now() is not self.setting
             or warnings.filters is not self.filters
@@ -453,7 +453,8 @@ class Record(Trace):
             else:
                 v, slot = lower(a, self)
                 slots.append(self.operand(a, v) if slot is None else slot)
-        return self.done(prim, tuple(slots), params)
+        do = self.done if params or len(slots) > 2 else self.shortly
+        return do(prim, tuple(slots), params or NOTHING)
 
     def heed(self, setting):
         self.setting, self.filters = self if setting is None else setting, warnings.filters
@@ -564,7 +565,7 @@ class Record(Trace):
             self.unkept = f"{callers_line()}: {what}, which {how}"
             return
         k = self.new(True, (RAISED, conditions(prim, params, error, LOUD in self.watched), ()), ks)
-        self.guards[k, True] = Guard(k, True, True, spelt(users_place()), what)
+        self.guards[k, True] = Guard(k, True, True, users_place(), what)
 
     def move(self, slot, values):
         """A write is done where the buffer lies if nobody else holds that, else in a copy."""
