@@ -195,12 +195,10 @@ class TransformForm:
         """Return whether arguments of this kind come for the first time, after a recording of another kind.
         They may never come again, so they are recorded the second time."""
         kind = tuple([kind_of(x) for a in args for x in leaves(a)])
-        known = kind in self.kinds or not self.programs or self.owner.on_change != "record"
-        if len(self.kinds) >= KINDS_KEPT:
-            self.kinds.clear()
-        self.kinds.add(kind)
-        if known:
+        if kind in self.kinds or not self.programs or self.owner.on_change != "record":
+            self.kinds.add(kind)
             return False
+        self.kinds = {*self.kinds, kind} if len(self.kinds) < KINDS_KEPT else {kind}
         self.excepted("arguments of their kind had not come before", TOLD_WAITS)
         return True
 

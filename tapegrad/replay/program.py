@@ -221,11 +221,12 @@ class Program:
                     run = functools.partial(prim.run, **params) if params else instruction_form(prim)[0]
                     aliases = prim is READ or prim.aliases or not prim.declared
                     form = forms[id(what)] = run, prim.writes, aliases
+                call, writes, aliases = form
                 setting = None
                 if what[2] is not watched and what[2] != watched:
                     watched = what[2]
                     setting = setting_of(watched)
-                steps.append((k, form[0], ks, *form[1:], setting, dead))
+                steps.append((k, call, ks, writes, aliases, setting, dead))
         return steps
 
     def run(self, values: list):
