@@ -18,7 +18,7 @@ from .primitive import layout_of
 from .reverse import SWEEPING, known
 from .scope import now, put
 from .typing import AnyFunction, AnyTuple
-from .variable import Variable
+from .variable import HANDLES, Variable
 
 LEAST_MARGIN = 1e-12  # a margin below this part of the sides counts as zero
 MOST_VISITS = 40  # after so many a place is left alone, unless a run is going on
@@ -181,6 +181,8 @@ def note_loss(x: Variable, frame: Any, text: str | None = None) -> None:
 
 def shown(x: Any) -> Any:
     """x where its values are hidden: what is under it."""
+    if type(x) not in HANDLES:
+        return x
     layout_of(x)  # (this reads a view)
     while isinstance(x, Variable) and x._trace is not None and x._trace.visibility:
         x = x._trace.held(x)

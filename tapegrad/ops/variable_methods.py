@@ -53,6 +53,7 @@ from .._core.variable import HANDLES, NUMBER_CLASSES, ArrayVariable, NumberVaria
 from . import creation as creation
 from . import elementwise as e
 from . import families as families
+from . import piecewise
 from . import protocols as _protocols
 from . import shaping as s
 from .declare import NUMPY, shape, xp
@@ -133,7 +134,8 @@ def is_plain_number(x) -> bool:
 def _primal_operator(op: Callable, f) -> Callable:
     """Comparisons, and operators of booleans and integers. They run on primal values and have derivative
     zero."""
-    hidden, orders, elementwise = _entry(f), f in ORDERS, f in COMPARISONS.values()
+    orders, elementwise = f in ORDERS, f in COMPARISONS.values()
+    hidden = getattr(piecewise, f.__name__) if elementwise else _entry(f)  # (here the sides are noted)
     answers = {np.equal: (True, np.True_), np.not_equal: (False, np.False_)}.get(f, ())  # for equal sides
 
     def method(a, b):

@@ -279,10 +279,12 @@ class CachedProgram:
         """Return whether the replays so far have cost so much that the text may be written. Ranks write
         together."""
         asked = self.compile is True or self.cuda_graph or self.joint
-        if asked or self.emitted is not None or self.early:
+        if asked or self.emitted is not None:
             return True
         loading = 0.0 if EMITTER in sys.modules else LOADING_NS
-        return self.spent >= REPAID * self.writing_cost * WRITING.factor + loading
+        if self.early:
+            return self.recording + self.spent >= REPAID * loading
+        return self.spent >= REPAID * (self.writing_cost * WRITING.factor + loading)
 
     @functools.cached_property
     def writing_cost(self) -> float:

@@ -22,6 +22,7 @@ def has_vector_loop(name: str) -> bool:
 # Which program is used: counts of recordings and replays.
 
 PROGRAMS_KEPT = 8  # programs of one function
+KINDS_KEPT = 256  # kinds of arguments that are known to have come
 EMITTED_REPLAY = 2  # the replay for which the text is written
 REPEATED_INSTRUCTIONS = 500  # of a program that is written for the first replay, if they repeat
 GRAPHED_REPLAY = 3  # the replay for which a CUDA graph is made, where one is wanted
@@ -34,6 +35,7 @@ UNATTEMPTED_REPLAYS = 15  # calls run as they are after others for which conditi
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
 TRIED_REPLAYS = 8  # of each of two texts, after which the faster one stays
 TOLD_CALLS = 3  # calls run as they are for one reason, before a warning tells it
+TOLD_WAITS = 30  # the same where another recording is not paid for
 CALLS_NAMED = 5  # operations that a report names, of those that Python does
 OPENED_ELEMENTS = 512  # of an operation that is recorded as those that it is made of
 COMPARED_ELEMENTS = 64  # elements of a constant that is compared with others
@@ -128,7 +130,7 @@ WRITTEN_ELEMENT_NS = 30  # for an element that is laid out in a block
 FIRST_TEXT = 1.8  # the factor for the first text of a process
 TEXT_WEIGHT = 0.3  # of the last text in the factor for the next
 REPAID = 1.5  # how many times what a text costs the replays before it have cost
-LOADING_NS = 6e7  # for the modules that write texts, in a process that has none yet
+LOADING_NS = 9e7  # for the modules that write texts, in a process that has none yet
 WRITTEN_AGAIN_NS = 6e3  # of an instruction of a text that is written anew
 RECORDED_CALLS = 8  # calls as they are that take as long as a recorded one, at least
 COMPILE_NS = 1e8  # that the compilation of the groups of a function may take

@@ -11,7 +11,7 @@ import numpy as np
 from .._capture.attribute_watch import PAST_DESCRIPTORS, AttributeWatch, describe_places
 from .._capture.dependencies import OtherThreads
 from .._capture.dependencies.walk import may_catch
-from .._core.arrays import is_array, owned
+from .._core.arrays import IMMUTABLE, is_array, owned
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError
 from .._core.exchanges import PLAIN, RECORDED, REPLAYED, ReplayGivenUp
 from .._core.float_errors import ErrorListener, warned
@@ -29,9 +29,11 @@ from .costs import (
     CALLS_PER_RECORDING,
     CHANGING_RECORDINGS,
     FREE_RECORDINGS,
+    KINDS_KEPT,
     PROGRAMS_KEPT,
     REPLAYS_PER_RECORDING,
     TOLD_CALLS,
+    TOLD_WAITS,
     UNATTEMPTED_REPLAYS,
     VAIN_RECORDINGS,
 )
@@ -50,6 +52,8 @@ OTHER_WAYS = (
     "took another way through it, or read other surroundings",
     "Replace conditions on values by np.where, pass what changes as arguments",
 )
+
+STATIC = IMMUTABLE - {float, complex, np.float64}
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
 
@@ -84,6 +88,13 @@ def any_variable(args: tuple) -> bool:
     return False
 
 
+def kind_of(x):
+    """What tells the kind of an argument: its layout, its class where it is a number, or itself."""
+    if is_array(x):
+        return x.shape, x.strides, x.dtype
+    return x if type(x) in STATIC else type(x)
+
+
 def free_recordings(failed: Any) -> int:
     """How many recordings in vain need not be paid for before. Arguments of another kind are likely to come
     again, and errors are to be told."""
@@ -113,6 +124,7 @@ class TransformForm:
         self.plainly: collections.Counter = collections.Counter()  # why single calls were run as they are
         self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
+        self.kinds: set = set()  # kinds of arguments that have come
         self.groups: list = []  # of processes with which its calls exchange data
         self.unconfirmed = []  # programs of recordings during which another thread has run
         self.joint = 1  # the number of recordings that these made together, with that in which they met
@@ -162,7 +174,7 @@ class TransformForm:
             self.replays += 1
             self.missed = self.unattempted = 0
             return found
-        if any_variable(args):
+        if any_variable(args) or (failed is None and self.is_first_of_kind(args)):
             return self.plain(args)
         if type(failed) is Guard:
             self.missed, self.condition = self.missed + 1, failed
@@ -179,16 +191,28 @@ class TransformForm:
             self.branched(failed)
         return self.plain(args) if self.full and failed is None else self.record(args, failed)
 
+    def is_first_of_kind(self, args: tuple) -> bool:
+        """Return whether arguments of this kind come for the first time, after a recording of another kind.
+        They may never come again, so they are recorded the second time."""
+        kind = tuple([kind_of(x) for a in args for x in leaves(a)])
+        if kind in self.kinds or not self.programs or self.owner.on_change != "record":
+            self.kinds.add(kind)
+            return False
+        self.kinds = {*self.kinds, kind} if len(self.kinds) < KINDS_KEPT else {kind}
+        self.excepted("arguments of their kind had not come before", TOLD_WAITS)
+        return True
+
     def waits(self, failed: Any) -> bool:
         """Return whether a call for which no program holds is run as it is. A recording costs as much as
         `CALLS_PER_RECORDING` plain calls. So another way through the function, or other surroundings, are
-        recorded once the calls since the last one are as many, or twice as many after each in vain."""
+        recorded once the calls since the last one are as many, or twice as many after each in vain, and
+        where the last one was not replayed."""
         free = free_recordings(failed)
         self.waited += 1
-        calls = self.waited + self.replays - self.replayed
-        if self.vain < free or calls >= CALLS_PER_RECORDING << (self.vain - free):
+        calls, unused = self.waited + self.replays - self.replayed, self.replays == self.replayed
+        if self.vain < free or calls >= CALLS_PER_RECORDING << (self.vain - free + unused):
             return False
-        self.plainly["no recording holds for them, and another one is not paid for yet"] += 1
+        self.excepted("no recording holds for them, and another one is not paid for yet", TOLD_WAITS)
         return True
 
     def unchecked(self, args: tuple, varying: int = 1) -> Callable | None:
@@ -237,11 +261,12 @@ class TransformForm:
             [k for k in joint if not k.surroundings.changed()], key=lambda kept: kept.joint, default=None
         )
 
-    def excepted(self, reason: str) -> None:
-        """One call is run as it is."""
+    def excepted(self, reason: str, told: int = TOLD_CALLS) -> None:
+        """One call is run as it is. So many for one reason are told."""
         self.plainly[reason] += 1
-        if self.plainly[reason] == TOLD_CALLS:
-            warn(self.name, f"{TOLD_CALLS} calls were run as they are, without a replay: {reason}")
+        if self.plainly[reason] == told and not self.told:
+            self.told = told > TOLD_CALLS
+            warn(self.name, f"{told} calls were run as they are, without a replay: {reason}")
 
     def branched(self, failed: Any) -> None:
         """Count a recording of a call for which no program held.  While few replays lie between recordings,

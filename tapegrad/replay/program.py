@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE, copy_with_layout, is_array, is_scalar, owned, same_bits, xp_of
+from .._core.errors import spelt
 from .._core.float_errors import LOUD
 from .._core.primitive import READ
 from .._core.reverse import CollectorPause
@@ -220,11 +221,12 @@ class Program:
                     run = functools.partial(prim.run, **params) if params else instruction_form(prim)[0]
                     aliases = prim is READ or prim.aliases or not prim.declared
                     form = forms[id(what)] = run, prim.writes, aliases
+                call, writes, aliases = form
                 setting = None
                 if what[2] is not watched and what[2] != watched:
                     watched = what[2]
                     setting = setting_of(watched)
-                steps.append((k, form[0], ks, *form[1:], setting, dead))
+                steps.append((k, call, ks, writes, aliases, setting, dead))
         return steps
 
     def run(self, values: list):
@@ -301,9 +303,7 @@ class Program:
         the same."""
         for g, h in itertools.zip_longest(self.conditions, conditions):
             if g is None or (h is not None and h.raised and g.place != h.place):
-                return (
-                    f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
-                )
+                return f"{spelt(h.place)}: {h.raised or 'a further condition'}, which was not met when it was recorded"
             if h is None or g.place != h.place or not guard_holds(g.value, h.value):
                 return str(g)
         return None

@@ -200,7 +200,7 @@ def test_what_texts_have_taken_tells_what_the_next_one_takes():
 
 def test_modules_that_write_texts_wait_too(monkeypatch):
     """In a process that has none yet."""
-    monkeypatch.setattr(cached_program, "LOADING_NS", 4.0)
+    monkeypatch.setattr(cached_program, "LOADING_NS", 4.0 / cached_program.REPAID)
     monkeypatch.setattr(cached_program, "EMITTER", "tapegrad.replay.unloaded")
     monkeypatch.setattr(cached_program.WRITING, "factor", 1 / cached_program.REPAID)
     kept = SimpleNamespace(
@@ -208,6 +208,9 @@ def test_modules_that_write_texts_wait_too(monkeypatch):
     )
     for kept.spent in (2, 3, 6, 7):
         assert CachedProgram.is_paid(kept) == (kept.spent == 7)
+    early = SimpleNamespace(**{**vars(kept), "early": True, "recording": 1})
+    for early.spent in (2, 3):  # a text that is written at once
+        assert CachedProgram.is_paid(early) == (early.spent == 3)
     monkeypatch.setattr(cached_program, "EMITTER", "sys")
     for kept.spent in (2, 3):
         assert CachedProgram.is_paid(kept) == (kept.spent == 3)

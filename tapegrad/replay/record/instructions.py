@@ -9,6 +9,7 @@ from typing import Any
 from numpy import bool_, ndarray
 
 from ..._core.arrays import NUMBERS, is_array, is_scalar, room_laid, xp_of
+from ..._core.errors import spelt
 from ..._core.primitive import READ, Primitive
 from ..._dispatch.random import DRAW
 from ...ops.zero_derivative import ArgumentPlaceholder
@@ -97,13 +98,14 @@ class Guard:
     k: int
     value: Any
     truth: bool
-    place: str | None
+    place: tuple[str, int]  # file and line of the user's code
     raised: str = ""  # the error of an operation that it is about
 
     def __str__(self) -> str:
+        place = spelt(self.place)
         if self.raised:
-            return f"{self.place}: {self.raised} is no longer raised"
-        return f"{self.place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
+            return f"{place}: {self.raised} is no longer raised"
+        return f"{place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
 
 
 def vector_product(x, y):

@@ -30,7 +30,7 @@ from ..._core.arrays import (
     room_like,
     xp_of,
 )
-from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line, spelt, users_place
+from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line, users_place
 from ..._core.float_errors import LOUD, ErrorListener, looked_at
 from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tracked, live, lower, values_of
 from ..._core.reverse import setting_copy
@@ -136,16 +136,14 @@ class Record(Trace):
         self.raised = False  # has an operation raised an error?
         self.finite = False  # was it asked whether values are finite?
         self.unkept: str | None = None  # why a replay cannot stand for this call
-        # what an instruction does -> its number, or those of its parts; of an elementwise operation without
-        # settings: the operation -> {operands: number}
+        # (operation, key of its settings) -> {operands: number of the instruction, or those of its parts}
         self.met: dict = {}
         # flags that are looked at -> {elementwise operation without settings: how it is done} (`shortened`)
         self.shorts = {}
         self.short: dict = {}
         self.elements = {}  # (number of an array, index of one element) -> number of that
         self.same: dict = {}
-        self.settings = {}  # key of settings -> its number
-        self.whats = {}  # (operation, flags, number of its settings) -> what is done
+        self.whats = {}  # (operation, key of its settings, flags) -> what is done
         self.by_samples = {}  # names of operations that a vmap ran on one sample after the other
         self.placed = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
@@ -198,22 +196,21 @@ class Record(Trace):
 
     def values(self, x):
         """(A copy: whoever asks may write it.)"""
-        k = x._slot
-        v = self.known[k]
-        self.asked += 1
-        if (k, False) not in self.guards:
-            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, spelt(users_place()))
+        v = self.guarded(x, self.known[x._slot], False)
         return copy_with_layout(v) if is_array(v) else v
 
     def held(self, x):
         return self.known[x._slot]
 
     def truth(self, x):
-        k = x._slot
-        v = bool(self.known[k])
+        return self.guarded(x, bool(self.known[x._slot]), True)
+
+    def guarded(self, x, v, truth: bool):
+        """v, what x was when it was asked for: a condition."""
+        key = x._slot, truth
         self.asked += 1
-        if (k, True) not in self.guards:
-            self.guards[k, True] = Guard(k, v, True, spelt(users_place()))
+        if key not in self.guards:
+            self.guards[key] = Guard(x._slot, v.copy() if is_array(v) else v, truth, users_place())
         return v
 
     def seems_finite(self, x):
@@ -400,8 +397,8 @@ class Record(Trace):
             j = self.operand(b, w)
         return self.shortly(prim, (i, j))
 
-    def shortly(self, prim, given):
-        """An operation without settings: if it is elementwise, by what is known of it."""
+    def shortly(self, prim, given, params=NOTHING):
+        """An operation without settings, of one operand or two: if it is elementwise, by what is known of it."""
         if (
             now() is not self.setting
             or warnings.filters is not self.filters
@@ -454,7 +451,8 @@ class Record(Trace):
             else:
                 v, slot = lower(a, self)
                 slots.append(self.operand(a, v) if slot is None else slot)
-        return self.done(prim, tuple(slots), params)
+        do = self.done if params or len(slots) > 2 else self.shortly
+        return do(prim, tuple(slots), params or NOTHING)
 
     def heed(self, setting):
         self.setting, self.filters = self if setting is None else setting, warnings.filters
@@ -477,9 +475,18 @@ class Record(Trace):
         short: tuple = ()
         laid = prim.batch == "elementwise" or prim.reduces == "products"
         if pure and fresh and laid and not prim.multi and LOUD not in self.watched:
-            short = run, self.met.setdefault(prim, {}), elementwise_rule(prim), (prim, NOTHING, self.watched)
+            met, what = self.class_of(prim, NOTHING, ())
+            short = run, met, elementwise_rule(prim), what
         self.short[prim] = short
         return short
+
+    def class_of(self, prim, params, key):
+        """(what of it was met: operands -> number, what is done) of instructions that do the same. `key`: of
+        the settings; None: they have none."""
+        if key is None:
+            return {}, (prim, params, self.watched)
+        what = self.whats.setdefault((prim, key, self.watched), (prim, params, self.watched))
+        return self.met.setdefault((prim, key), {}), what
 
     def done(self, prim, slots, params, numbers=False):
         """The operation, whatever it is.  `numbers`: it is one of Python's, on its numbers."""
@@ -491,26 +498,12 @@ class Record(Trace):
                 return self.weakly(prim, slots, params)
         ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
         run, pure, fresh = instruction_form(prim)
-        key: Any = None
-        found = of_params = None
-        met = self.met
-        if not params:
-            params, key = NOTHING, (prim, ks)
-            short = self.short.get(prim)
-            if short:
-                met, key = short[1], ks
-        else:
-            params, of_params = settled_of(prim, params)
-            if of_params is not None:
-                of_params = self.settings.setdefault(of_params, len(self.settings))
-                key = prim, ks, of_params
-        if not pure:
-            key = None
-        elif key is not None:
-            found = met.get(key)
-            found = None if found is None or not self.serves(found) else found
-            if found is not None and not prim.writes:
-                return self.handles(found)
+        params, key = settled_of(prim, params) if params else (NOTHING, ())
+        met, what = self.class_of(prim, params, key)
+        found = met.get(ks) if pure and key is not None else None
+        found = None if found is None or not self.serves(found) else found
+        if found is not None and not prim.writes:
+            return self.handles(found)
         values = [self.known[k] for k in slots]
         if prim.opened is not None and type(values[0]) is ndarray and values[0].dtype is F8:
             if values[0].size >= OPENED_ELEMENTS:
@@ -528,10 +521,7 @@ class Record(Trace):
             raise
         if not fresh and not prim.writes and is_of_another(out, values):
             self.alone.difference_update(slots)
-        what = prim, params, watched
-        if key is not None:
-            what = self.whats.setdefault((prim, watched, of_params), what)
-        k: Any = self.new(out, what, ks)
+        k: Any = self.new(out, what if watched is self.watched else (prim, params, watched), ks)
         if type(out) is tuple or type(out) is list:
             k = tuple([self.new(o, (PART, part_settings(n), ()), (k,)) for n, o in enumerate(out)])
         elif prim.writes:
@@ -542,8 +532,8 @@ class Record(Trace):
             self.truth(self.handles(self.new(found_complex, (IS_COMPLEX, NOTHING, ()), (first,))))
         if prim.writes and found is not None:
             self.same[k] = found
-        elif key is not None and k != ():
-            met[key] = k
+        elif k != ():
+            met[ks] = k
         return self.handles(k)
 
     def listened(self, prim, values, params):
@@ -569,7 +559,7 @@ class Record(Trace):
             self.unkept = f"{callers_line()}: {what}, which {how}"
             return
         k = self.new(True, (RAISED, conditions(prim, params, error, LOUD in self.watched), ()), ks)
-        self.guards[k, True] = Guard(k, True, True, spelt(users_place()), what)
+        self.guards[k, True] = Guard(k, True, True, users_place(), what)
 
     def move(self, slot, values):
         """A write is done where the buffer lies if nobody else holds that, else in a copy."""
