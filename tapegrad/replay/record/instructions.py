@@ -184,13 +184,13 @@ def moved_places(f: Callable, shape: tuple):
     b = np.random.default_rng(0).integers(1 << 40, 1 << 50, (size, 2)) @ (1, 1j)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a cast to real numbers
+            warnings.simplefilter("ignore")  # of a cast to real numbers, or to whole ones
             made, again = [np.asarray(f(v.reshape(shape))) for v in (a, b)]
+            at = made.astype(np.int64) - LEAST_NUMBER
     except Exception:  # a body that takes only its own kind of arrays
         return None
     if made.dtype.kind not in "if":
         return None
-    at = made.astype(np.int64) - LEAST_NUMBER
     at = np.where((at >= 0) & (at < size), at, -1)
     same = (np.append(b, 0)[at] == again) & ((at >= 0) | (made == 0))
     return at if same.all() else None
