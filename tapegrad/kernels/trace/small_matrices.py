@@ -1,5 +1,5 @@
-"""Factorisations of small matrices in NumPy's words, for what acts as an array: symbols of kernels, and places
-of the interpreter.
+"""Factorisations of small matrices in NumPy's words, for what acts as an array: symbols of kernels, and
+places of the interpreter.
 
 The first two axes are those of a matrix; further axes are a stack. Nothing branches on a value, and nothing
 raises: a matrix without a factor gives what is not finite."""
@@ -13,7 +13,7 @@ def joined(rows: list):
     return np.concatenate([row[None] for row in rows])
 
 
-def below(column, row):
+def outer(column, row):
     """The products of the elements of a column with those of a row, or with one number of each matrix."""
     return (column[:, None] if row.ndim == column.ndim else column) * row
 
@@ -25,7 +25,7 @@ def lower_factor(a):
     for j in range(len(a)):
         column = a[j:, j]
         for known in columns:
-            column = column - below(known[j:], known[j])
+            column = column - outer(known[j:], known[j])
         top = np.sqrt(column[:1])
         columns.append(np.concatenate([zeros[:j], top, column[1:] / top]))
     return np.swapaxes(joined(columns), 0, 1)
@@ -38,7 +38,7 @@ def substituted(a, b, lower: bool, unit: bool = False):
         row, b = (b[0], b[1:]) if lower else (b[-1], b[:-1])
         rows.append(row if unit else row / a[j, j])
         if len(b):
-            b = b - below(a[j + 1 :, j] if lower else a[:j, j], rows[-1])
+            b = b - outer(a[j + 1 :, j] if lower else a[:j, j], rows[-1])
     return joined(rows if lower else rows[::-1])
 
 
@@ -69,7 +69,7 @@ class Elimination(NamedTuple):
         for exchanges, factors in self.steps:
             top, b, _ = exchanged(b, exchanges)
             done.append(top)
-            b = b - below(factors, top)
+            b = b - outer(factors, top)
         return substituted(self.upper, joined([*done, b[0]]), False)
 
     def sign(self):
@@ -93,5 +93,5 @@ def eliminated(a) -> Elimination:
         top, rest, exchanges = exchanged(a)
         rows.append(np.concatenate([zeros[:j], top]))
         steps.append((exchanges, rest[:, 0] / top[0]))
-        a = rest[:, 1:] - below(steps[-1][1], top[1:])
+        a = rest[:, 1:] - outer(steps[-1][1], top[1:])
     return Elimination(joined([*rows, np.concatenate([zeros[:-1], a[0]])]), steps)

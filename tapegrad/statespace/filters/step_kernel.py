@@ -239,8 +239,8 @@ def reader(layout: EntryLayout) -> Callable:
 
 
 def parts_of_step(layout: EntryLayout, columns: int | None = None) -> tuple[Callable, Callable]:
-    """Return init(theta) of the filter, whose mean may have columns, and the function from (theta, row) to what
-    `reader` reads and to which elements are there (None: all)."""
+    """Return init(theta) of the filter, whose mean may have columns, and the function from (theta, row) to
+    what `reader` reads and to which elements are there (None: all)."""
     m, p, read = layout.states, layout.width, reader(layout)
     k, full = m * (columns or 1), triangle_places(m)[1]
     first = k + m * (m + 1) // 2
