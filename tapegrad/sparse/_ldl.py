@@ -27,15 +27,21 @@ ASYMMETRY = 1e-8  # of the largest entry, above which a matrix is not symmetric
 
 
 @numba.njit(cache=True, inline="always")
+def lane_of_product(s, a, j, b, k, like, kind):  # pragma: no cover (compiled)
+    """Return lane s of the product of the numbers j of a and k of b."""
+    m = len(like)
+    t, total = s, a[j * m] * b[k * m + s]
+    while t:
+        total += a[j * m + t] * b[k * m + (s ^ t)]
+        t = 0 if len(kind) else (t - 1) & s
+    return total
+
+
+@numba.njit(cache=True, inline="always")
 def subtract_product(out, i, a, j, b, k, like, kind):  # pragma: no cover (compiled)
     """Subtract the product of the numbers j of a and k of b from the number i of out."""
-    m = len(like)
-    for s in range(m):
-        t, total = s, a[j * m] * b[k * m + s]
-        while t:
-            total += a[j * m + t] * b[k * m + (s ^ t)]
-            t = 0 if len(kind) else (t - 1) & s
-        out[i * m + s] -= total
+    for s in range(len(like)):
+        out[i * len(like) + s] -= lane_of_product(s, a, j, b, k, like, kind)
 
 
 @numba.njit(cache=True)
@@ -128,53 +134,8 @@ def backward(columns, below, lower, reciprocal, order, e):  # pragma: no cover (
 
 
 @numba.njit(cache=True)
-def selected_inverse(columns, below, lower, reciprocal, places, like):  # pragma: no cover (compiled)
-    """Return the last lane of the entries of the inverse at the places of the matrix."""
-    n, m = columns.size - 1, len(like)
-    z, diagonal = np.empty(below.size * m), np.empty(n * m)
-    line, total = np.zeros(n * m), np.empty(n * m)
-    for j in range(n - 1, -1, -1):
-        a, b = columns[j], columns[j + 1]
-        for p in range(a, b):
-            for s in range(m):
-                line[below[p] * m + s], total[below[p] * m + s] = lower[p * m + s], 0.0
-        for p in range(a, b):
-            k = below[p]
-            for s in range(m):  # a loop for each lane, for then the sum stays in a register
-                own, factor_entry = diagonal[k * m] * lower[p * m + s], lower[p * m + s]
-                for t in range(1, s + 1):
-                    if t & s == t:
-                        own += diagonal[k * m + t] * lower[p * m + (s ^ t)]
-                for q in range(columns[k], columns[k + 1]):
-                    i = below[q] * m
-                    own += z[q * m] * line[i + s]
-                    moved = z[q * m] * factor_entry
-                    for t in range(1, s + 1):
-                        if t & s == t:
-                            own += z[q * m + t] * line[i + (s ^ t)]
-                            moved += z[q * m + t] * lower[p * m + (s ^ t)]
-                    total[i + s] += moved
-                total[k * m + s] += own
-        for s in range(m):
-            diagonal[j * m + s] = reciprocal[j * m + s]
-        for p in range(a, b):
-            for s in range(m):
-                z[p * m + s] = -total[below[p] * m + s]
-            subtract_product(diagonal, j, z, p, lower, p, like, MIXED)
-        for p in range(a, b):
-            for s in range(m):
-                line[below[p] * m + s] = 0.0
-    out = np.empty(places.size)
-    for p in range(places.size):
-        k = places[p]
-        out[p] = z[k * m + m - 1] if k >= 0 else diagonal[(-1 - k) * m + m - 1]
-    return out
-
-
-@numba.njit(cache=True)
-def inverse_tangents(columns, below, lower, reciprocal, places, like):  # pragma: no cover (compiled)
-    """Return the lanes after the first one, each of one direction, of the entries of the inverse at the places
-    of the matrix."""
+def selected_inverse(columns, below, lower, reciprocal, places, like, kind):  # pragma: no cover (compiled)
+    """Return the entries of the inverse at the places of the matrix, (places, lanes)."""
     n, m = columns.size - 1, len(like)
     z, diagonal = np.empty(below.size * m), np.empty(n * m)
     line, total, own = np.zeros(n * m), np.empty(n * m), np.empty(m)
@@ -184,36 +145,34 @@ def inverse_tangents(columns, below, lower, reciprocal, places, like):  # pragma
             for s in range(m):
                 line[below[p] * m + s], total[below[p] * m + s] = lower[p * m + s], 0.0
         for p in range(a, b):
-            k, entry = below[p] * m, lower[p * m]
-            value = diagonal[k] * entry
+            k = below[p]
+            value = diagonal[k * m] * lower[p * m]  # lane 0 of `own`, in a register
             for s in range(1, m):
-                own[s] = diagonal[k] * lower[p * m + s] + diagonal[k + s] * entry
-            for q in range(columns[below[p]], columns[below[p] + 1]):
-                i, first = below[q] * m, z[q * m]
-                at = line[i]
-                value += first * at
-                total[i] += first * entry
+                own[s] = lane_of_product(s, diagonal, k, lower, p, like, kind)
+            for q in range(columns[k], columns[k + 1]):
+                i = below[q]
+                value += z[q * m] * line[i * m]
                 for s in range(1, m):
-                    own[s] += first * line[i + s] + z[q * m + s] * at
-                for s in range(1, m):
-                    total[i + s] += first * lower[p * m + s] + z[q * m + s] * entry
-            total[k] += value
-            for s in range(1, m):
-                total[k + s] += own[s]
+                    own[s] += lane_of_product(s, z, q, line, i, like, kind)
+                for s in range(m):
+                    total[i * m + s] += lane_of_product(s, z, q, lower, p, like, kind)
+            own[0] = value
+            for s in range(m):
+                total[k * m + s] += own[s]
         for s in range(m):
             diagonal[j * m + s] = reciprocal[j * m + s]
         for p in range(a, b):
             for s in range(m):
                 z[p * m + s] = -total[below[p] * m + s]
-            subtract_product(diagonal, j, z, p, lower, p, like, SINGLE)
+            subtract_product(diagonal, j, z, p, lower, p, like, kind)
         for p in range(a, b):
             for s in range(m):
                 line[below[p] * m + s] = 0.0
-    out = np.empty((m - 1, places.size))
+    out = np.empty((places.size, m))
     for p in range(places.size):
         k = places[p]
-        for s in range(1, m):
-            out[s - 1, p] = z[k * m + s] if k >= 0 else diagonal[(-1 - k) * m + s]
+        for s in range(m):
+            out[p, s] = z[k * m + s] if k >= 0 else diagonal[(-1 - k) * m + s]
     return out
 
 
@@ -245,7 +204,8 @@ class Factor:
         """Return the entries of the inverse at the places of the matrix; not to be written."""
         if self.inverse is None:
             a = self.analysis
-            self.inverse = selected_inverse(a.columns, a.below, self.lower, self.reciprocal, a.places, PLAIN)
+            found = selected_inverse(a.columns, a.below, self.lower, self.reciprocal, a.places, PLAIN, MIXED)
+            self.inverse = found[:, 0]
         return self.inverse
 
     def sample(self, e: np.ndarray) -> np.ndarray:
@@ -285,7 +245,8 @@ def inverse_derivative(analysis: Analysis, values: np.ndarray, directions: np.nd
     at, like = [1 << k for k in range(len(directions))], PLAIN * lanes
     lower, reciprocal = factor_lanes(analysis, values, directions, at, like, MIXED)
     a = analysis
-    return selected_inverse(a.columns, a.below, lower, reciprocal, a.places, like)
+    found = selected_inverse(a.columns, a.below, lower, reciprocal, a.places, like, MIXED)
+    return np.ascontiguousarray(found[:, -1])
 
 
 def inverse_derivatives(analysis: Analysis, values: np.ndarray, directions: np.ndarray) -> np.ndarray:
@@ -295,7 +256,8 @@ def inverse_derivatives(analysis: Analysis, values: np.ndarray, directions: np.n
         some = directions[start : start + MOST_TANGENTS]
         like = PLAIN * (1 + len(some))
         lower, reciprocal = factor_lanes(a, values, some, range(1, len(like)), like, SINGLE)
-        found.append(inverse_tangents(a.columns, a.below, lower, reciprocal, a.places, like))
+        lanes = selected_inverse(a.columns, a.below, lower, reciprocal, a.places, like, SINGLE)
+        found.append(lanes[:, 1:].T)
     return np.concatenate(found)
 
 

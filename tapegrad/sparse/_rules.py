@@ -20,6 +20,7 @@ from .._core.primitive import Primitive
 from .._transforms.batching.rules import CustomRule
 from ..ops.declare import PRIMITIVES
 from ..ops.indexing.regions import basic, region
+from ..replay.record.instructions import moved_places
 
 Names = Any  # an array of set names, or None
 
@@ -133,20 +134,11 @@ def permuted_names(c, i, sets: list, values: list, out):
 
 
 def linear_dependence(c, i, sets: list, values: list, out):
-    """Test a linear map on distinct numbers: if it only moves them, move the names likewise."""
+    """If a linear map only moves elements, move the names likewise."""
     (s,) = sets
-    if not s.size:
-        return np.zeros(np.shape(out), np.int64)
-    numbers = 1.0 + np.arange(s.size).reshape(s.shape)
-    try:
-        at = np.asarray(run_on(c, i, [numbers]))
-        random = np.random.default_rng(0).random(s.size + 1)
-        random[0] = 0.0
-        whole = at.dtype.kind == "f" and bool(((at >= 0) & (at <= s.size) & (at == np.floor(at))).all())
-        if whole and np.array_equal(run_on(c, i, [random[1:].reshape(s.shape)]), random[at.astype(np.int64)]):
-            return np.concatenate([[0], s.reshape(-1)])[at.astype(np.int64)]
-    except Exception:  # a body that takes only its own kind of arrays
-        pass
+    at = moved_places(lambda x: run_on(c, i, [x]), s.shape)
+    if at is not None:
+        return np.append(s.reshape(-1), 0)[at]
     return (
         WORDS.get(i.prim.batch, everything)(c, i, sets, values, out)
         if type(i.prim.batch) is str

@@ -30,8 +30,8 @@ from tapegrad.replay.interpreter.machine_code import (
     TABLED,
     interpreter,
 )
-from tapegrad.replay.interpreter.placed_bodies import NoRows, PlacedBody, is_moving, placed_body
-from tapegrad.replay.record.instructions import Instruction
+from tapegrad.replay.interpreter.placed_bodies import NoRows, PlacedBody, placed_body
+from tapegrad.replay.record.instructions import Instruction, moved_places
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
 
@@ -90,12 +90,15 @@ def test_a_new_operation_has_rows_by_its_body():
 
 
 def test_what_but_moves_elements_is_found_by_its_result():
-    moves = lambda f, *shape: is_moving(Instruction(Primitive("f", f), (0,), {}), shape)
-    assert moves(lambda x: np.tril(x)[::-1].T, 3, 4)
-    assert moves(lambda x: np.pad(x[[0, 0, 2]], 2), 3)
-    assert not moves(np.cumsum, 3)
-    assert not moves(lambda x: 0.5 * x, 3)
-    assert not moves(lambda x: x[:0].sum() / 0, 3)
+    x, at = np.arange(12.0).reshape(3, 4) + 1.0, moved_places(lambda x: np.tril(x)[::-1].T, (3, 4))
+    np.testing.assert_array_equal(np.append(x, 0.0)[at], np.tril(x)[::-1].T)
+    np.testing.assert_array_equal(
+        moved_places(lambda x: np.pad(x[[0, 0, 2]], 2), (3,)), [-1, -1, 0, 0, 2, -1, -1]
+    )
+    assert moved_places(lambda x: x.T, (0, 2)).shape == (2, 0)
+    assert moved_places(np.cumsum, (3,)) is None
+    assert moved_places(lambda x: 0.5 * x, (3,)) is None
+    assert moved_places(lambda x: x[:0].sum() / 0, (3,)) is None
 
 
 @pytest.mark.parametrize(

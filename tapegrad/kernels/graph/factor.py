@@ -26,8 +26,6 @@ def factor_sums(p: KernelProgram) -> KernelProgram:
         loop.rewrite(new)
         if loop.inc and loop.data:
             _factor(g, loop, new)
-        if loop.each and len(loop.each) <= MOST_SPLIT_SUMS:
-            _regroup(g, loop)
         loops.append(loop)
     relate(loops)
     outputs = p.outputs
@@ -46,31 +44,6 @@ def _factor(g: Graph, loop: ProgramLoop, new: dict) -> None:
             total = g.add(total, g.mul(c, count if b == ONE else sums[b]))
         new[s] = total
     loop.inc, loop.sums = bases, [sums[b] for b in bases]
-
-
-def _regroup(g: Graph, loop: ProgramLoop) -> None:
-    """Multiply invariant factors of step outputs outside of the loop, where that makes the step cheaper."""
-    known = frozenset(g.reach(loop.next + loop.inc))
-    best = added_cost(g, loop.each, known)
-    for k, e in enumerate(loop.each):
-        trial = list(loop.each)
-        trial[k] = regrouped(g, e)
-        c = added_cost(g, trial, known)
-        if c < best:
-            best, loop.each = c, trial
-
-
-def regrouped(g: Graph, node: int) -> int:
-    op, args = g.op[node], g.args[node]
-    if op == "select" and g.mask[args[0]] == 0:  # a gate stays outermost: 0 times nan would be nan
-        return g.select(args[0], regrouped(g, args[1]), regrouped(g, args[2]))
-    total = g.zero
-    for b, c in split_node(g, node, False).items():
-        if g.op[c] == "neg" and b not in (ONE, g.one):  # the sign stays with the outer factor
-            total = g.add(total, g.raw("mul", *sorted((b, c))))
-        else:
-            total = g.add(total, c if b == ONE else g.mul(c, b))
-    return total
 
 
 def added_cost(g: Graph, outs: Iterable[int], known: frozenset[int]) -> int:

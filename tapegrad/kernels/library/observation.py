@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.linalg.factorizations import solve_triangular
+from ..trace.small_matrices import substituted
 from ..trace.symbolic import Sym
 
 ROWWISE_SOLVE_ORDER = 8  # elements up to which a kernel solves a triangular system row by row
@@ -116,9 +117,6 @@ def log_determinant(L, seen=None):
 
 def lower_solve(L, b):
     """Return L^-1 b for a lower triangle L."""
-    if not isinstance(L, Sym) or len(L) > ROWWISE_SOLVE_ORDER:
-        return solve_triangular(L, b, lower=True)
-    rows = []
-    for i in range(len(L)):
-        rows.append((b[i] - sum([L[i, j] * row for j, row in enumerate(rows)])) / L[i, i])
-    return np.stack(rows)
+    if isinstance(L, Sym) and len(L) <= ROWWISE_SOLVE_ORDER:
+        return substituted(L, b, True)
+    return solve_triangular(L, b, lower=True)

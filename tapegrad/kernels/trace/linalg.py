@@ -5,12 +5,10 @@ selects exchange rows without a branch, and each sample has its own order. 2 x 2
 and determinants up to 4 x 4 are sums of products. A matrix without a Cholesky factor gives nan for its
 sample; nothing raises."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ..._core.errors import KernelError
-from .array_functions import symbolic_sum
+from .small_matrices import Elimination, eliminated, lower_factor, substituted
 from .symbolic import (
     Sym,
     large,
@@ -33,16 +31,10 @@ def one_matrix(a) -> Sym:
 
 def symbolic_cholesky(a) -> Sym:
     a = one_matrix(a)
-    g, n = a.g, len(a)
+    g = a.g
     if g.limits.large(a.size):
         return Sym(g, g.names(g.cholesky(g.pack(a.ids)), a.shape))
-    L = Sym(g, np.full((n, n), g.zero))
-    for j in range(n):
-        d = a[j, j] - symbolic_sum(L[j, :j] * L[j, :j])
-        L[j, j] = np.sqrt(d)
-        for i in range(j + 1, n):
-            L[i, j] = (a[i, j] - symbolic_sum(L[i, :j] * L[j, :j])) / L[j, j]
-    return L
+    return lower_factor(a)
 
 
 def symbolic_solve_triangular(a, b, trans=0, lower: bool = False, unit_diagonal: bool = False, **_) -> Sym:
@@ -56,62 +48,16 @@ def symbolic_solve_triangular(a, b, trans=0, lower: bool = False, unit_diagonal:
         )
     if transpose:
         a, lower = a.T, not lower
-    n, rows = len(a), [None] * len(a)
-    for i in range(n) if lower else range(n - 1, -1, -1):
-        v = b[i]
-        for k in range(i) if lower else range(i + 1, n):
-            v = v - a[i, k] * rows[k]
-        rows[i] = v if unit_diagonal else v / a[i, i]
-    return lift(g, rows)
-
-
-class Elimination(NamedTuple):
-    """The elimination of a matrix with partial pivoting."""
-
-    upper: Sym
-    sign: Sym  # of the permutation
-    # of each column: the rows with the conditions on which they are exchanged with the pivot's, and the
-    # factors of what is subtracted
-    steps: list
+    return substituted(a, b, lower, unit_diagonal)
 
 
 def _elimination(a: Sym, numbers: int = 0) -> Elimination:
     """Eliminate, for right-hand sides of so many numbers; a matrix that is met again is not traced again."""
     g, n, key = a.g, len(a), a.ids.tobytes()
-    found: Elimination | None = g.eliminated.get(key)
-    if found is not None:
-        return found
-    g.allow(4 * n**3 // 3 + 3 * n * numbers)  # choices of rows, products and differences
-    a, sign, steps = a.copy(), lift(g, 1.0), []
-    for j in range(n - 1):
-        exchanges = []
-        for i in range(j + 1, n):  # then row j has the largest element of column j
-            larger = abs(a[i, j]) > abs(a[j, j])
-            _exchange(a, i, j, larger)
-            exchanges.append((i, larger))
-            sign = symbolic_where(larger, -sign, sign)
-        factors = a[j + 1 :, j] / a[j, j]
-        for i in range(j + 1, n):
-            a[i, j + 1 :] = a[i, j + 1 :] - factors[i - j - 1] * a[j, j + 1 :]
-            a[i, j] = 0.0
-        steps.append((exchanges, factors))
-    found = g.eliminated[key] = Elimination(a, sign, steps)
-    return found
-
-
-def _exchange(m: Sym, i: int, j: int, condition) -> None:
-    top, low = m[j].copy(), m[i].copy()
-    m[j], m[i] = symbolic_where(condition, low, top), symbolic_where(condition, top, low)
-
-
-def _eliminated(found: Elimination, b: Sym) -> Sym:
-    """Return the right-hand side after the elimination."""
-    b = b.copy()
-    for j, (exchanges, factors) in enumerate(found.steps):
-        for i, larger in exchanges:
-            _exchange(b, i, j, larger)
-        b[j + 1 :] = b[j + 1 :] - (factors if b.ndim == 1 else factors.reshape(-1, 1)) * b[j]
-    return b
+    if key not in g.eliminated:
+        g.allow(4 * n**3 // 3 + 3 * n * numbers)  # choices of rows, products and differences
+        g.eliminated[key] = eliminated(a)
+    return g.eliminated[key]
 
 
 def symbolic_solve(a, b) -> Sym:
@@ -128,8 +74,7 @@ def symbolic_solve(a, b) -> Sym:
         return Sym(g, g.names(g.lusolve(g.pack(a.ids), g.pack(right.ids)), b.shape))
     key = a.ids.tobytes(), b.ids.tobytes(), b.shape
     if key not in g.eliminated:  # a step is traced several times
-        found = _elimination(a, b.size)
-        g.eliminated[key] = symbolic_solve_triangular(found.upper, _eliminated(found, b))
+        g.eliminated[key] = _elimination(a, b.size).solution(b)
     return g.eliminated[key].copy()
 
 
@@ -150,10 +95,7 @@ def symbolic_det(a) -> Sym:
     if g.limits.large(a.size):
         block = g.pack(a.ids)
         return Sym(g, g.det(block, g.lu(block)))
-    u, sign, _ = _elimination(a)
-    for k in range(n):
-        sign = sign * u[k, k]
-    return sign
+    return _elimination(a).determinant()
 
 
 def sum_of_minors(a: Sym, columns: tuple) -> Sym:
@@ -181,8 +123,8 @@ def symbolic_slogdet(a) -> tuple[Sym, Sym]:
         factors = g.lu(block)
         return Sym(g, g.detsign(factors)), Sym(g, g.logdet(block, factors))
     else:
-        u, sign, _ = _elimination(a)
-        parts = [u[k, k] for k in range(n)]
+        found = _elimination(a)
+        parts, sign = [found.upper[k, k] for k in range(n)], found.sign()
     logabs = lift(g, 0.0)
     for d in parts:
         sign = symbolic_where(d < 0, -sign, symbolic_where(d > 0, sign, d * 0.0))

@@ -2,12 +2,11 @@
 
 import functools
 import math
-import warnings
 
 import numpy as np
 
 from ...ops.declare import GatedProduct
-from ..record.instructions import is_pure
+from ..record.instructions import is_pure, moved_places
 from ..record.settings_keys import settings_key
 from .machine_code import CHECKED
 from .placed_arrays import PlacedArray
@@ -65,7 +64,7 @@ class PlacedBody:
     def __init__(self, i, shape: tuple, shapes: tuple, kinds: tuple, exact: bool = False):
         self.kinds, self.refused, self.name, self.target, self.gating = kinds[1:], "", "", -1, exact
         self.exact = self.foreign = False
-        self.moves = i.prim.linear and [*kinds] == 2 * [kinds[0]] and is_moving(i, shapes[0])
+        self.moves = i.prim.linear and [*kinds] == 2 * [kinds[0]] and moves_elements(i, shapes[0])
         b, at = NoRows(), [np.zeros(s, np.int64) for s in shapes]
         try:
             made = self.run(b, i, at)
@@ -111,28 +110,10 @@ def gated_form(form, gates: int, *x, **params):
     return made
 
 
-def is_moving(i, shape: tuple) -> bool:
-    """Is each element of the result of a linear operation an element of the operand, or zero?
-
-    The numbers of the elements tell, and random complex integers: no combination of several gives both of
-    one."""
-    size = math.prod(shape)
-    a = np.arange(LEAST_NUMBER, LEAST_NUMBER + size)
-    b = np.random.default_rng(0).integers(1 << 40, 1 << 50, (size, 2)) @ (1, 1j)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a cast to real numbers
-            made, again = [np.asarray(i.prim.run(v.reshape(shape), **i.params)) for v in (a, b)]
-    except Exception:
-        return False
-    if made.dtype != a.dtype or not size:
-        return made.dtype == a.dtype and not made.any()
-    at = made - LEAST_NUMBER
-    same = (at >= 0) & (at < size) & (b[at.clip(0, size - 1)] == again)
-    return bool((same | ((made == 0) & (again == 0))).all())
+def moves_elements(i, shape: tuple) -> bool:
+    return moved_places(functools.partial(i.prim.run, **i.params), shape) is not None
 
 
-LEAST_NUMBER = 1 << 40
 BODIES_KNOWN: dict = {}  # (operation, settings, shapes and kinds) -> its `PlacedBody`
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..._core.registry import load
+from ...kernels.trace.small_matrices import eliminated, lower_factor, substituted
 from ...ops import elementwise, piecewise, reductions, shaping, sorting
 from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
 from ...ops.indexing import traced_masks
@@ -25,6 +26,7 @@ from .placed_arrays import (
     composed,
     joined,
     new_array,
+    placed,
     triangle_of,
     zeros,
 )
@@ -37,7 +39,6 @@ from .placed_orders import (
     gathered,
     scattered,
 )
-from .small_matrices import cholesky_code, det_code, inv_code, solve_code, triangular
 
 EPSILON = float(np.finfo(float).eps)
 
@@ -118,7 +119,7 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
         check_ordered(*[v for v in x if v.kind == "f"])
         kind = "c" if any([v.kind == "c" for v in x]) else "f"
         if x[0].ndim > 2 and by_rows is not None:
-            return of_stack(b, name, by_rows, *[v.at for v in x], **settings)
+            return of_stack(name, by_rows, *x, **settings)
         n, columns = len(x[0]), x[-1].shape[1:]
         if x[0].shape != (n, n) or not 0 < x[-1].ndim < 3 or not x[-1].size or len(x[-1]) != n:
             raise NotPlaced(name)
@@ -130,7 +131,7 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
             and (not name or n <= MATRIX_UNKNOWNS)
             and n * x[-1].size <= WRITTEN_OUT_PRODUCTS
         ):
-            by_rows(b, made[0].at, *[v.at for v in x], **settings)
+            b.row("copy", made[0].at, by_rows(*x, **settings).at)
         else:
             x = tuple([v.astype(DTYPES[kind]) for v in x])
             ufunc = getattr(
@@ -242,32 +243,49 @@ def placed_band_solution(ab: PlacedArray, y: PlacedArray, low: int, up: int) -> 
     return PlacedArray(b, columns.T)
 
 
-def of_stack(b, name: str, by_rows: Callable, a, *y, **settings) -> PlacedArray:
+def of_stack(name: str, by_rows: Callable, a: PlacedArray, *y: PlacedArray, **settings) -> PlacedArray:
     """The same for a stack of matrices of a few unknowns: its axes become the last ones."""
     n, vector = a.shape[-1], bool(y) and y[0].ndim == 1
-    y = tuple([at[:, None] if vector else at for at in y])
-    shapes = [at.shape[-2:] for at in (a, *y)]
+    given = [a, *[v[:, None] if vector else v for v in y]]
+    shapes = [v.shape[-2:] for v in given]
     if not 0 < n <= MATRIX_UNKNOWNS or any([len(s) != 2 or s[0] != n for s in shapes]) or shapes[0][1] != n:
         raise NotPlaced(name)
-    stack = np.broadcast_shapes(*[at.shape[:-2] for at in (a, *y)])
-    given = [np.moveaxis(np.broadcast_to(at, (*stack, *at.shape[-2:])), (-2, -1), (0, 1)) for at in (a, *y)]
-    to = b.temporary(*(() if name == "det" else given[-1].shape[:2]), *stack)
-    if not to.size or n * n * math.prod(stack) > BUFFER_ELEMENTS:
+    stack = np.broadcast_shapes(*[v.shape[:-2] for v in given])
+    if not given[-1].size or n * n * math.prod(stack) > BUFFER_ELEMENTS:
         raise NotPlaced(name)
-    by_rows(b, to, *given, **settings)
-    if name != "det":
-        to = np.moveaxis(to, (0, 1), (-2, -1))
-    return PlacedArray(b, to[..., 0] if vector else to)
+    wide = [v.moved(np.broadcast_to, (*stack, *v.shape[-2:])) for v in given]
+    found = by_rows(*[v.moved(np.moveaxis, (-2, -1), (0, 1)) for v in wide], **settings)
+    made = new_array(a.b, found.shape, "f")
+    a.b.row("copy", made.at, found.at)
+    made = made if name == "det" else made.moved(np.moveaxis, (0, 1), (-2, -1))
+    return made[..., 0] if vector else made
+
+
+def small_cholesky(a: PlacedArray) -> PlacedArray:
+    """(A pivot of zero is not positive; what is not finite gives the whole run to NumPy, which raises.)"""
+    found = lower_factor(a)
+    1.0 / found[np.arange(len(a)), np.arange(len(a))]
+    return found
+
+
+def small_inverse(a: PlacedArray) -> PlacedArray:
+    unit = np.eye(len(a)).reshape(*a.shape[:2], *[1] * (a.ndim - 2))
+    return eliminated(a).solution(placed(a.b, np.broadcast_to(unit, a.shape)))
+
+
+def small_triangular(a, y, trans=0, lower: bool = False, unit_diagonal: bool = False, **_) -> PlacedArray:
+    turned = bool(factorizations.TRANS[trans])
+    return substituted(a.swapaxes(0, 1) if turned else a, y, bool(lower) != turned, bool(unit_diagonal))
 
 
 FUNCTIONS |= {
     np.take_along_axis: lambda x, at, axis: gathered(x, at, axis),
     np.convolve: lambda x, y, mode: convolve_full(x, y),
     np.einsum: contracted,
-    np.linalg.cholesky: of_matrices("cholesky_lo", cholesky_code),
-    np.linalg.solve: of_matrices("solve", solve_code),
-    np.linalg.inv: of_matrices("inv", inv_code),
-    np.linalg.det: of_matrices("det", det_code),
+    np.linalg.cholesky: of_matrices("cholesky_lo", small_cholesky),
+    np.linalg.solve: of_matrices("solve", lambda a, b: eliminated(a).solution(b)),
+    np.linalg.inv: of_matrices("inv", small_inverse),
+    np.linalg.det: of_matrices("det", lambda a: eliminated(a).determinant()),
     np.linalg.slogdet: of_matrices("slogdet"),
     np.linalg.eigh: placed_eigh,
     np.linalg.pinv: placed_pinv,
@@ -282,7 +300,7 @@ TRANSLATED: dict = {
     ELEMENT_NUMBERS: element_numbers,
     traced_masks.first_chosen.prim: first_chosen,
     sorting.added_by.prim: scattered,
-    factorizations.solve_triangular.prim: of_matrices("", triangular),
+    factorizations.solve_triangular.prim: of_matrices("", small_triangular),
     factorizations.FACTORS: placed_factors,
     determinants.cofactor.prim: placed_cofactor,
     decompositions.singular.prim: placed_svd,

@@ -1,8 +1,10 @@
 """What the instructions of a recording are, and how operations are done in it."""
 
 import functools
+import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,3 +170,29 @@ def is_of_another(out, values: list) -> bool:
     if is_array(out):
         return out.base is not None or any([out is v for v in values])
     return not is_scalar(out)
+
+
+LEAST_NUMBER = 1 << 40
+
+
+def moved_places(f: Callable, shape: tuple):
+    """The places of the elements that make up a linear function of an array of this shape, -1 for zeros; None
+    if it does not only move elements.
+
+    The numbers of the elements tell, and random complex integers: no combination of several gives both of
+    one."""
+    size = math.prod(shape)
+    a = np.arange(LEAST_NUMBER, LEAST_NUMBER + size)
+    b = np.random.default_rng(0).integers(1 << 40, 1 << 50, (size, 2)) @ (1, 1j)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a cast to real numbers, or to whole ones
+            made, again = [np.asarray(f(v.reshape(shape))) for v in (a, b)]
+            at = made.astype(np.int64) - LEAST_NUMBER
+    except Exception:  # a body that takes only its own kind of arrays
+        return None
+    if made.dtype.kind not in "if":
+        return None
+    at = np.where((at >= 0) & (at < size), at, -1)
+    same = (np.append(b, 0)[at] == again) & ((at >= 0) | (made == 0))
+    return at if same.all() else None

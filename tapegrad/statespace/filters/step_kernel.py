@@ -238,22 +238,29 @@ def reader(layout: EntryLayout) -> Callable:
     return read
 
 
-def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
-    """Return init(theta) and step(carry, theta, row) of the filter."""
-    m = layout.states
-    p = layout.width
-    gaps = layout.gaps
-    joseph = layout.joseph
-    read = reader(layout)
-    full, first = triangle_places(m)[1], m + m * (m + 1) // 2
+def parts_of_step(layout: EntryLayout, columns: int | None = None) -> tuple[Callable, Callable]:
+    """Return init(theta) of the filter, whose mean may have columns, and the function from (theta, row) to
+    what `reader` reads and to which elements are there (None: all)."""
+    m, p, read = layout.states, layout.width, reader(layout)
+    k, full = m * (columns or 1), triangle_places(m)[1]
+    first = k + m * (m + 1) // 2
 
     def init(theta):
-        return theta[:m], theta[m:first][full]
+        return np.reshape(theta[:k], (m, columns) if columns else (m,)), theta[k:first][full]
+
+    def step_of(theta, row) -> tuple:
+        return *read(theta[first:], row), row[p : 2 * p] > 0.5 if layout.gaps else None
+
+    return init, step_of
+
+
+def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
+    """Return init(theta) and step(carry, theta, row) of the filter."""
+    init, step_of = parts_of_step(layout)
 
     def step(carry: tuple[Any, Any], theta, row):
-        T, Q, Z, errors, e, c = read(theta[first:], row)
-        seen = row[p : 2 * p] > 0.5 if gaps else None
-        return observation.observation_step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)
+        T, Q, Z, errors, e, c, seen = step_of(theta, row)
+        return observation.observation_step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, layout.joseph)
 
     return init, step
 
@@ -267,25 +274,20 @@ def augmented(layout: EntryLayout, columns: int, states: int) -> tuple[Callable,
     A step hands out the log of the determinant of 2 pi F and the innovations in units of F (p, columns).
     With `states` 1, mean and upper triangle of the covariance before the observation follow, and with 2
     those after it too."""
-    m, p, gaps, read = layout.states, layout.width, layout.gaps, reader(layout)
-    full, pairs, k = triangle_places(m)[1], np.triu_indices(m), m * columns
-    first = k + m * (m + 1) // 2
-
-    def init(theta):
-        return np.reshape(theta[:k], (m, columns)), theta[k:first][full]
+    init, step_of = parts_of_step(layout, columns)
+    pairs = np.triu_indices(layout.states)
 
     def beside(x):
         return np.concatenate([x[:, None], np.zeros((x.shape[0], columns - 1))], axis=1)
 
     def step(carry: tuple[Any, Any], theta, row):
-        T, Q, Z, errors, e, c = read(theta[first:], row)
-        seen = row[p : 2 * p] > 0.5 if gaps else None
+        T, Q, Z, errors, e, c, seen = step_of(theta, row)
         a, P, size, v, g = observation.measured(
             *carry, Z, errors, beside(e), seen, layout.apart, layout.joseph
         )
-        found = [np.reshape(size, (1,)), np.reshape(observation.whitened(v, g), (p * columns,))]
+        found = [np.reshape(size, (1,)), np.reshape(observation.whitened(v, g), (-1,))]
         found += [
-            part for mean, cov in (carry, (a, P))[:states] for part in (np.reshape(mean, (k,)), cov[pairs])
+            part for mean, cov in (carry, (a, P))[:states] for part in (np.reshape(mean, (-1,)), cov[pairs])
         ]
         return observation.predicted(a, P, T, Q, beside(c)), np.concatenate(found)
 
