@@ -92,12 +92,6 @@ class TrackedColumn(ExtensionArray):
     def isna(self) -> Any:
         return values_of(np.isnan(primal_of(self._x)))  # (samples of vmap may agree in this)
 
-    def __getattr__(self, name: str) -> Any:
-        """A method or attribute of arrays, of `series.values`."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._x, name)
-
     def copy(self) -> Any:
         return TrackedColumn(np.array(self._x))
 
@@ -275,6 +269,11 @@ def filled_block(self: Any, value: Any, *args: Any, theirs: Any = Block.fillna, 
     return [filled for b in columns for filled in b.fillna(value, *args, **settings)]
 
 
+def values_of_block(self: Any, theirs: Any = Block.external_values) -> Any:
+    """Pandas' own `series.values`: an array."""
+    return unwrapped(theirs(self))
+
+
 def column_set(
     self: Any,
     loc: int,
@@ -294,11 +293,12 @@ def missing(x: Any, *args: Any, theirs: Any = pandas.core.dtypes.missing._isna) 
 
 for _module in (pandas.core.dtypes.cast, pandas.core.internals.blocks, pandas.core.internals.managers):
     _module.np_can_hold_element = can_hold
-Block.coerce_to_target_dtype, Block.fillna, BlockManager.column_setitem = (
+Block.coerce_to_target_dtype, Block.fillna, Block.external_values = (
     coerced_block,
     filled_block,
-    column_set,
+    values_of_block,
 )
+BlockManager.column_setitem = column_set
 pandas.core.dtypes.missing._isna = missing
 
 

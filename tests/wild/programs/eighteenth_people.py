@@ -257,7 +257,7 @@ def gridded_data(x):
 
 def loss_of_groups(x):
     model = group_lasso.GroupLasso(
-        groups=[1, 1, 2], group_reg=0.05, l1_reg=0.0, n_iter=30, supress_warning=True
+        groups=[1, 1, 2], group_reg=0.05, l1_reg=0.0, n_iter=30, supress_warning=True, random_state=0
     )
     model.fit(TABLE * x[0], (TABLE @ np.array([[1.0], [0.5], [0.0]])) * x[1] + 0.1 * x[2])
     return np.concatenate([model.coef_.ravel(), np.ravel(model.intercept_)])

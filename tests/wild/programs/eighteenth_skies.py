@@ -133,13 +133,6 @@ def gravity_with_height(x):
     return ussa1976.core.compute_gravity(np.array([1e4, 5e4]) * x[:2]) * x[2]
 
 
-def air_at_height(x):
-    air = asb.Atmosphere(altitude=np.array([3000.0, 11000.0]) * x[:2], temperature_deviation=3 * x[2])
-    return np.concatenate(
-        [air.pressure() * 1e-5, air.density(), air.speed_of_sound(), air.dynamic_viscosity()]
-    )
-
-
 def wing_by_vortices(x):
     wing = asb.Wing(
         xsecs=[
@@ -177,6 +170,5 @@ CALLS = [
     (carbonate_system, POINT),
     (moist_air, POINT),
     (gravity_with_height, POINT),
-    (air_at_height, POINT),
     (wing_by_vortices, POINT),
 ]
