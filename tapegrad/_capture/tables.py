@@ -204,8 +204,10 @@ def column(x: Any, shares: bool = False) -> Any:
 COPIES = int(pandas.__version__.partition(".")[0]) > 2  # does pandas copy the arrays that it is given?
 
 
-def numbers_with_tracked(parts: list) -> bool:
-    """Are these numbers, and some of them tracked?"""
+def numbers_with_tracked(x: Any) -> bool:
+    """Are these, in a list or an array of objects, numbers, and some of them tracked?"""
+    listed = isinstance(x, (list, tuple)) or (type(x) is plain_np.ndarray and x.dtype == object)
+    parts = list(x) if listed else []
     return holds_variable(parts, is_tracked) and all(
         [x is None or type(x) in HANDLES or isinstance(x, (float, int, plain_np.number)) for x in parts]
     )
@@ -215,9 +217,8 @@ def column_of(data: Any, index: Any) -> Any:
     """What pandas is given for a column: of numbers, of which some are tracked, it is a tracked column."""
     if type(data) in HANDLES and not layout_of(data).ndim and is_tracked(data) and index is not None:
         data = np.full(len(index), data)
-    listed = isinstance(data, (list, tuple)) or (type(data) is plain_np.ndarray and data.dtype == object)
-    if listed and numbers_with_tracked(parts := list(data)):
-        return TrackedColumn._from_sequence([plain_np.nan if x is None else x for x in parts])
+    if numbers_with_tracked(data):
+        return TrackedColumn._from_sequence([plain_np.nan if x is None else x for x in data])
     return column(data)
 
 
@@ -237,10 +238,7 @@ for _module in (pandas.core.frame, pandas.core.series, pandas.core.internals.con
 
 
 def has_tracked(x: Any) -> bool:
-    if isinstance(x, TrackedColumn):
-        return True
-    listed = isinstance(x, (list, tuple)) or (type(x) is plain_np.ndarray and x.dtype == object)
-    return listed and numbers_with_tracked(list(x)) or (type(x) in HANDLES and is_tracked(x))
+    return isinstance(x, TrackedColumn) or numbers_with_tracked(x) or (type(x) in HANDLES and is_tracked(x))
 
 
 def can_hold(dtype: Any, x: Any, theirs: Any = pandas.core.dtypes.cast.np_can_hold_element) -> Any:
@@ -379,7 +377,7 @@ def whole_table(theirs: Any) -> Any:
         if found.dtype != object or asked or found.size == 0 or not OPEN.depth:
             return found
         inside = sys._getframe(1).f_globals.get("__name__", "").startswith("pandas.")
-        return found if inside or not numbers_with_tracked([*found.flat]) else nested_to_array(found.tolist())
+        return found if inside or not numbers_with_tracked(found.ravel()) else nested_to_array(found.tolist())
 
     return numbers
 
