@@ -58,7 +58,7 @@ REFUSED = {
     **of("an object that pickles itself", "fourteenth_people.quadratic_surrogate"),
     **of(
         "the package rounds its result, with a warning",
-        "sixteenth_solids.lattice_planes fifteenth_models.colour_of",
+        "fifteenth_models.colour_of",
     ),
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
     **of(
