@@ -24,6 +24,7 @@ import ctypes
 import functools
 import gc
 import itertools
+import logging
 import mmap
 import sys
 import threading
@@ -57,6 +58,7 @@ LEAVES = IMMUTABLE | {
     types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
     type(vars(collections.namedtuple("Pair", "first"))["first"]), np.bool_, np.float32, np.int32, object, typing.TypeVar, *LOCKS,
+    logging.Manager,  # leads from each logger to all others
 }  # fmt: skip
 QUIET = frozenset(
     (

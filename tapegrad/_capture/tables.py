@@ -92,12 +92,6 @@ class TrackedColumn(ExtensionArray):
     def isna(self) -> Any:
         return values_of(np.isnan(primal_of(self._x)))  # (samples of vmap may agree in this)
 
-    def __getattr__(self, name: str) -> Any:
-        """A method or attribute of arrays, of `series.values`."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._x, name)
-
     def copy(self) -> Any:
         return TrackedColumn(np.array(self._x))
 
@@ -210,8 +204,10 @@ def column(x: Any, shares: bool = False) -> Any:
 COPIES = int(pandas.__version__.partition(".")[0]) > 2  # does pandas copy the arrays that it is given?
 
 
-def numbers_with_tracked(parts: list) -> bool:
-    """Are these numbers, and some of them tracked?"""
+def numbers_with_tracked(x: Any) -> bool:
+    """Are these, in a list or an array of objects, numbers, and some of them tracked?"""
+    listed = isinstance(x, (list, tuple)) or (type(x) is plain_np.ndarray and x.dtype == object)
+    parts = list(x) if listed else []
     return holds_variable(parts, is_tracked) and all(
         [x is None or type(x) in HANDLES or isinstance(x, (float, int, plain_np.number)) for x in parts]
     )
@@ -221,9 +217,8 @@ def column_of(data: Any, index: Any) -> Any:
     """What pandas is given for a column: of numbers, of which some are tracked, it is a tracked column."""
     if type(data) in HANDLES and not layout_of(data).ndim and is_tracked(data) and index is not None:
         data = np.full(len(index), data)
-    listed = isinstance(data, (list, tuple)) or (type(data) is plain_np.ndarray and data.dtype == object)
-    if listed and numbers_with_tracked(parts := list(data)):
-        return TrackedColumn._from_sequence([plain_np.nan if x is None else x for x in parts])
+    if numbers_with_tracked(data):
+        return TrackedColumn._from_sequence([plain_np.nan if x is None else x for x in data])
     return column(data)
 
 
@@ -243,10 +238,7 @@ for _module in (pandas.core.frame, pandas.core.series, pandas.core.internals.con
 
 
 def has_tracked(x: Any) -> bool:
-    if isinstance(x, TrackedColumn):
-        return True
-    listed = isinstance(x, (list, tuple)) or (type(x) is plain_np.ndarray and x.dtype == object)
-    return listed and numbers_with_tracked(list(x)) or (type(x) in HANDLES and is_tracked(x))
+    return isinstance(x, TrackedColumn) or numbers_with_tracked(x) or (type(x) in HANDLES and is_tracked(x))
 
 
 def can_hold(dtype: Any, x: Any, theirs: Any = pandas.core.dtypes.cast.np_can_hold_element) -> Any:
@@ -275,6 +267,11 @@ def filled_block(self: Any, value: Any, *args: Any, theirs: Any = Block.fillna, 
     return [filled for b in columns for filled in b.fillna(value, *args, **settings)]
 
 
+def values_of_block(self: Any, theirs: Any = Block.external_values) -> Any:
+    """Pandas' own `series.values`: an array."""
+    return unwrapped(theirs(self))
+
+
 def column_set(
     self: Any,
     loc: int,
@@ -294,11 +291,12 @@ def missing(x: Any, *args: Any, theirs: Any = pandas.core.dtypes.missing._isna) 
 
 for _module in (pandas.core.dtypes.cast, pandas.core.internals.blocks, pandas.core.internals.managers):
     _module.np_can_hold_element = can_hold
-Block.coerce_to_target_dtype, Block.fillna, BlockManager.column_setitem = (
+Block.coerce_to_target_dtype, Block.fillna, Block.external_values = (
     coerced_block,
     filled_block,
-    column_set,
+    values_of_block,
 )
+BlockManager.column_setitem = column_set
 pandas.core.dtypes.missing._isna = missing
 
 
@@ -379,7 +377,7 @@ def whole_table(theirs: Any) -> Any:
         if found.dtype != object or asked or found.size == 0 or not OPEN.depth:
             return found
         inside = sys._getframe(1).f_globals.get("__name__", "").startswith("pandas.")
-        return found if inside or not numbers_with_tracked([*found.flat]) else nested_to_array(found.tolist())
+        return found if inside or not numbers_with_tracked(found.ravel()) else nested_to_array(found.tolist())
 
     return numbers
 

@@ -49,8 +49,8 @@ def reader(f: Callable, run: Callable) -> Callable:
     @functools.wraps(f)
     def read(*args, **kwargs):
         y = run(*args, **kwargs)
-        values = values_of(y)
-        for x in (args[0] if args else None, values if isinstance(values, np.ndarray) else str(values)):
+        members = y.values() if isinstance(y, np.lib.npyio.NpzFile) else [values_of(y)]
+        for x in (*args[:1], *[x if isinstance(x, np.ndarray) else str(x) for x in members]):
             if isinstance(x, (str, bytes, np.ndarray)):
                 refuse_written(x, f"{f.__module__}.{f.__name__}")
         return y

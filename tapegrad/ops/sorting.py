@@ -9,7 +9,7 @@ import numpy as np
 
 from .._core.arrays import F8, is_array, xp_of
 from .._core.errors import ArgumentError
-from .._core.primitive import nests_variable, primal_of, values_of
+from .._core.primitive import nests_variable, primal_of, seen, values_of
 from .._core.variable import Variable
 from .declare import (
     axis_of,
@@ -267,7 +267,7 @@ def unique(
 def gather_elements(x, at, to: tuple):
     """The elements of the vector x at the indices `at`, a vector, in the shape `to`."""
     r = take_sorted(x, at, 0)
-    return reshape(r, to=to) if to else r[0]
+    return r if len(to) == 1 else reshape(r, to=to) if to else r[0]
 
 
 @implements(np.interp)
@@ -294,14 +294,18 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     n, values, nodes = shape(xp)[0], primal_of(x), primal_of(xp)
     if holds_somewhere(nodes[1:] < nodes[:-1]):
         raise ArgumentError("numpy.interp: xp is not increasing, and NumPy's value has no meaning")
-    left, right = fp[0] if left is None else left, fp[n - 1] if right is None else right
     if n == 1:
         y = fp[0] + zeros_like(x)
     else:
         at = minimum(maximum(searchsorted(nodes, values, "right") - 1, 0), n - 2)
-        at = reshape(at, to=(-1,))
+        at = at if ndim(at) == 1 else reshape(at, to=(-1,))
         a, b, u, v = [gather_elements(w, k, shape(x)) for w in (fp, xp) for k in (at, at + 1)]
         y = a + (x - u) * ((b - a) / (v - u))
+    places, ends = seen(values), seen(nodes)
+    if left is right is None and type(ends) is np.ndarray and places is not None:
+        if not (np.any(places < ends[0]) or np.any(places > ends[-1])):
+            return y
+    left, right = fp[0] if left is None else left, fp[n - 1] if right is None else right
     return select(values > nodes[n - 1], right, select(values < nodes[0], left, y))
 
 

@@ -9,6 +9,7 @@ None of these functions returns floats. A function whose float result depends on
 a rule, or raises."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -24,6 +25,7 @@ from .._core.trees import nested
 from .._core.variable import HANDLES, Variable
 from . import piecewise as piecewise
 from .declare import NUMPY, ndim, shape
+from .piecewise import without_noise
 from .shaping import reshape
 
 OF_LAYOUT = (
@@ -255,6 +257,9 @@ def noting_rounding(operation: Callable) -> Callable:
     @functools.wraps(operation)
     def called(x, decimals=0):
         if type(x) in HANDLES and type(decimals) is int and decimals > 0:
+            layout = layout_of(x)
+            if layout.dtype.kind in "fc" and 10.0**-decimals < math.sqrt(np.finfo(layout.dtype).eps):
+                return without_noise(x, decimals=decimals)
             note_loss(x, frame_outside("tapegrad"), ROUNDED_TEXT)
         return operation(x, decimals)
 

@@ -545,6 +545,21 @@ def test_references_that_are_all_known_end_the_search(where, monkeypatch):
         tg.grad(f)(x)
 
 
+def test_the_register_of_loggers_is_no_way(monkeypatch):
+    """A logger knows all others, and what these hold."""
+    box, log, other = Owner(0.0), logging.getLogger("tapegrad.test.routes"), logging.Logger("other")
+    other.box, event = box, threading.Event()
+    monkeypatch.setitem(logging.Logger.manager.loggerDict, "other", other)
+
+    def f(v):
+        log.debug("at work %d", event.is_set())
+        box.buf = v**2
+        return (box.buf * W).sum()
+
+    assert np.allclose(tg.grad(f)(x), 2 * x * W)
+    assert np.array_equal(box.buf, x**2)
+
+
 ELSEWHERE = {
     "list": lambda b: [b],
     "dict": lambda b: {"k": {"a": b}},

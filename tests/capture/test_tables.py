@@ -117,6 +117,7 @@ OPERANDS = {
         np.polyfit(KNOWN["t"], KNOWN["y"] + x[0] * KNOWN["n"], 1).sum()
         + np.linalg.lstsq(NUMBERS, KNOWN["y"] * x[1], rcond=None)[0].sum()
     ),
+    "values are an array": lambda x: stats.entropy((KNOWN["t"] * x[0] + x[1]).values),
     "methods of values": lambda x: (KNOWN["t"] * x[0]).values.sum() + (KNOWN["t"] * x[1]).values.dot(X),
     # functions of the user's that return columns
     "checkpoint": lambda x: (tg.checkpoint(lambda q: q[0] * KNOWN["t"])(x) ** 2).sum(),

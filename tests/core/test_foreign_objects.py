@@ -857,6 +857,7 @@ READ_BACK = {
     "astype": lambda x: x.astype(str).astype(float).sum(),
     "astype of one": lambda x: float(x[0].astype("U30")),
     "numpy.save": saved_and_read(np.save, np.load),
+    "numpy.savez": saved_and_read(np.savez, lambda file: np.load(file)["arr_0"]),
     "numpy.savetxt": saved_and_read(np.savetxt, np.loadtxt),
     "numpy.genfromtxt": saved_and_read(np.savetxt, np.genfromtxt),
     "json.load": saved_and_read(save_json, lambda file: json.load(file)["x"]),

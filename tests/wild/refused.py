@@ -36,6 +36,7 @@ COMPILED = {
     **of("compiled (C, C++)", "thirteenth_plasmas.representations"),
     **of("compiled (Cython)", "later_signals.least_squares_baseline"),
     **of("compiled (a C function that Numba made)", "sixteenth_machines.response_spectrum"),
+    **of("compiled (C)", "eighteenth_matter.robot_arm"),
     **of("compiled (by mypyc)", "seventeenth_models.plackett_luce seventeenth_models.bradley_terry"),
     **of(
         "compiled (Cython)",
@@ -43,6 +44,7 @@ COMPILED = {
     ),
 }
 REFUSED = {
+    **of("LAPACK's functions by `get_lapack_funcs`", "eighteenth_matter.transfer_function"),
     **of("a matrix of expressions of `picos`", "seventeenth_models.entanglement"),
     **of("a class of Numba holds the coefficients", "seventeenth_models.rotated_vector"),
     **of("a view of an array of integers as `np.ndarray`", "later_algebra.energies"),
@@ -56,7 +58,7 @@ REFUSED = {
     **of("an object that pickles itself", "fourteenth_people.quadratic_surrogate"),
     **of(
         "the package rounds its result, with a warning",
-        "sixteenth_solids.lattice_planes fifteenth_models.colour_of",
+        "fifteenth_models.colour_of",
     ),
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
     **of(
@@ -101,6 +103,7 @@ REFUSED = {
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
 NAN = {  # loud
+    **of("nan: a quotient of numbers below 1e-308, to second order", "eighteenth_skies.synchrotron"),
     **of("nan: the root of a component that is zero", "fifteenth_rotations.interpolated_pose"),
     **of("nan: the root of a discriminant that is zero to rounding", "thirteenth_plasmas.stix_waves"),
     **of("nan: conjugate gradients beyond convergence, to second order", "fourteenth_people.least_squares"),

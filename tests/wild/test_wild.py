@@ -39,6 +39,7 @@ KINDS = (
     "fifteenth",
     "sixteenth",
     "seventeenth",
+    "eighteenth",
 )
 PROGRAMS = sorted(
     [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)
