@@ -30,13 +30,13 @@ def in_general(f: Callable, args: tuple, kwargs: dict):
     """f(*args, **kwargs), with the derivatives of the general way where a shorter one has been taken."""
     if OPEN.equalities is not None or not may_repeat(args) or kwargs and not may_repeat(kwargs):
         return f(*args, **kwargs)
-    first, met = run(f, args, kwargs, frozenset())
+    first, met = noted_run(f, args, kwargs, frozenset())
     y, apart, tried, lost = first, frozenset(), set(), []
     while (left := [place for place in met if place not in tried]) and len(tried) < MOST_PLACES:
         tried.add(place := left[0])
         try:
             with quiet(), warnings.catch_warnings(action="ignore"):
-                other, found = run(f, args, kwargs, apart | {place})
+                other, found = noted_run(f, args, kwargs, apart | {place})
         except Exception:  # the arguments are checked there, or nothing else is defined
             continue
         if agree(first, other):
@@ -53,7 +53,7 @@ def generalised(f: Callable) -> Callable:
     return functools.wraps(f)(lambda *args, **kwargs: in_general(f, args, kwargs))
 
 
-def run(f: Callable, args: tuple, kwargs: dict, apart: frozenset) -> tuple:
+def noted_run(f: Callable, args: tuple, kwargs: dict, apart: frozenset) -> tuple:
     """(the result, the places of the other comparisons that found equal numbers)"""
     with changed(equalities=(noted := Equalities(apart))):
         return f(*args, **kwargs), noted.met
@@ -75,7 +75,7 @@ def may_repeat(x) -> bool:
 
 def agree(x, y) -> bool:
     """Are two results the same up to rounding?"""
-    xs, ys = parts(x), parts(y)
+    xs, ys = parts_of_result(x), parts_of_result(y)
     if xs or ys:
         return len(xs) == len(ys) and all(map(agree, xs, ys))
     if not is_differentiable(layout_of(x)):
@@ -89,6 +89,6 @@ def agree(x, y) -> bool:
     return bool(lib.allclose(a, b, digits, digits * float(abs(a).max(initial=0.0)), equal_nan=True))
 
 
-def parts(x) -> list:
+def parts_of_result(x) -> list:
     """The parts of a tree, or of an object of ours; none of an array."""
     return list(vars(x).values()) if isinstance(x, Carrier) else children(x) if is_node(x) else []

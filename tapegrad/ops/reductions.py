@@ -86,8 +86,8 @@ def cast_operand(a, to):
         raise TypeError(f"dtype={to!r}: numbers of tracked values cannot be of this type")
     if dtype(a).kind in "fc" and np.dtype(to).kind not in "fc":
         raise ArgumentError(
-            f"dtype={np.dtype(to)} takes integers of floats and loses the derivative; leave dtype= away, or write "
-            f"x.astype({np.dtype(to)}) before"
+            f"dtype={np.dtype(to)} takes integers of floats and loses the derivative; leave dtype= away, or "
+            f"write x.astype({np.dtype(to)}) before"
         )
     return astype(a, to=np.dtype(to))
 

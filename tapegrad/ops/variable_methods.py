@@ -132,8 +132,7 @@ def is_plain_number(x) -> bool:
 
 
 def _primal_operator(op: Callable, f) -> Callable:
-    """Comparisons, and operators of booleans and integers. They run on primal values and have derivative
-    zero."""
+    """Comparisons, and operators of booleans and integers, on primal values. Their derivative is zero."""
     orders, elementwise = f in ORDERS, f in COMPARISONS.values()
     hidden = getattr(piecewise, f.__name__) if elementwise else _entry(f)  # (here the sides are noted)
     answers = {np.equal: (True, np.True_), np.not_equal: (False, np.False_)}.get(f, ())  # for equal sides
@@ -538,8 +537,7 @@ STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") i
 
 @functools.lru_cache(999)
 def calls_method(code, at: int, name: str) -> bool:
-    """Is the instruction a call of the method `name`? (A call and the method that it calls begin at the same
-    source position.)"""
+    """Is the instruction a call of the method `name`? (Both begin at the same source position.)"""
     line, _, column, _ = next(itertools.islice(code.co_positions(), at // 2, None))
     named = [i.positions for i in dis.get_instructions(code) if i.argval == name]
     return (line, column) in [(p.lineno, p.col_offset) for p in named if p is not None]

@@ -88,7 +88,7 @@ def any_variable(args: tuple) -> bool:
     return False
 
 
-def kind_of(x):
+def argument_kind(x):
     """What tells the kind of an argument: its layout, its class where it is a number, or itself."""
     if is_array(x):
         return x.shape, x.strides, x.dtype
@@ -194,7 +194,7 @@ class TransformForm:
     def is_first_of_kind(self, args: tuple) -> bool:
         """Return whether arguments of this kind come for the first time, after a recording of another kind.
         They may never come again, so they are recorded the second time."""
-        kind = tuple([kind_of(x) for a in args for x in leaves(a)])
+        kind = tuple([argument_kind(x) for a in args for x in leaves(a)])
         if kind in self.kinds or not self.programs or self.owner.on_change != "record":
             self.kinds.add(kind)
             return False

@@ -303,7 +303,8 @@ class Program:
         the same."""
         for g, h in itertools.zip_longest(self.conditions, conditions):
             if g is None or (h is not None and h.raised and g.place != h.place):
-                return f"{spelt(h.place)}: {h.raised or 'a further condition'}, which was not met when it was recorded"
+                what = h.raised or "a further condition"
+                return f"{spelt(h.place)}: {what}, which was not met when it was recorded"
             if h is None or g.place != h.place or not guard_holds(g.value, h.value):
                 return str(g)
         return None

@@ -605,8 +605,8 @@ class IvpCall:
         whole = sol if found.sol is None else ShiftedSolution(found.sol, sol)
         if self.dense_output and holds_tracked(self.t_span) and solved.steps.ends[0] == solved.steps.ends[-1]:
             raise SingularError(
-                f"{callers_line()}: {NAME}: dense_output= over an empty interval has no derivative with respect to "
-                "the ends of t_span; leave it away, and read result.y"
+                f"{callers_line()}: {NAME}: dense_output= over an empty interval has no derivative with "
+                "respect to the ends of t_span; leave it away, and read result.y"
             )
         events = events[: len(self.events)]
         was = found.t_events

@@ -233,8 +233,9 @@ def plain_floats(*xs) -> bool:
 
 
 def steps_of(given: dict) -> list[AdaptiveSteps]:
-    """Return what is traced, first what is tried first. Of nothing the call is left to SciPy, which also checks
-    its arguments."""
+    """Return what is traced, first what is tried first.
+
+    If there is nothing, the call is left to SciPy, which also checks its arguments."""
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     method = given.get("method", "RK45")
     implicit = IMPLICIT_STEPS.get(method)

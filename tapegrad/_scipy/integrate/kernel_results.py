@@ -262,15 +262,15 @@ def by_scipy(given: dict):
     """Return SciPy's result on plain values. Where values are hidden, it is one instruction."""
     if not OPEN.hiding:
         return solved_by_scipy(**given)
-    return instruction(given | {"dense_output": False, "hidden": True})
+    return recorded_solution(given | {"dense_output": False, "hidden": True})
 
 
 def states_by_scipy(given: dict, t):
     """Return SciPy's states at times t, by another solution, which is one instruction."""
-    return instruction(given | {"dense_output": True, "t_eval": None, "at": t})
+    return recorded_solution(given | {"dense_output": True, "t_eval": None, "at": t})
 
 
-def instruction(given: dict):
+def recorded_solution(given: dict):
     replayed = not all([t.visibility == SAMPLED for t in OPEN.hiding])
     call = Call(NAME, solved_by_scipy, (), given, replayed)
     call.constant = True

@@ -56,7 +56,7 @@ def counterpart(x):
             return math
         return CUPY.get(x.__name__) or TWINS.get(x.__name__, x)
     if type(x) is types.FunctionType and x.__module__ == "math":
-        return x.__wrapped__  # type: ignore[attr-defined]
+        return getattr(x, "__wrapped__", x)
     if not (callable(x) and (getattr(x, "__module__", None) or type(x).__module__).startswith("cupy")):
         return x
     pairs = [(vars(sys.modules[name]), ours) for name, ours in CUPY.items() if name in sys.modules]

@@ -455,7 +455,7 @@ def apply_operation(g: Graph, f, x: tuple, settings: dict | None = None):
 
 
 class Operation:
-    """An operation of ops/ as an instruction of the graph. Its declaration is run once, and kept as recipes."""
+    """An operation of ops/ as an instruction of the graph. Its declaration runs once, and is kept."""
 
     def __init__(self, prim: Primitive, params: dict, inside: tuple = ()):
         self.prim, self.params, self.inputs = prim, params, len(signature_of(prim.run).arrays)

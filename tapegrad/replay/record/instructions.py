@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy import bool_, ndarray
 
 from ..._core.arrays import NUMBERS, is_array, is_scalar, room_laid, xp_of
@@ -107,7 +108,8 @@ class Guard:
         place = spelt(self.place)
         if self.raised:
             return f"{place}: {self.raised} is no longer raised"
-        return f"{place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
+        what = "a condition" if self.truth else "a value that the function asked for"
+        return f"{place}: {what} is no longer {self.value!r}"
 
 
 def vector_product(x, y):

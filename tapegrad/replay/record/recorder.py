@@ -398,7 +398,7 @@ class Record(Trace):
         return self.shortly(prim, (i, j))
 
     def shortly(self, prim, given, params=NOTHING):
-        """An operation without settings, of one operand or two: if it is elementwise, by what is known of it."""
+        """An operation without settings, of one operand or two; an elementwise one by what is known of it."""
         if (
             now() is not self.setting
             or warnings.filters is not self.filters
