@@ -352,12 +352,13 @@ class Follower:
     def function(self, f) -> Callable:
         """f with other surroundings, chosen by where its arrays lie."""
         g = self.rebuilt(f)
+        at_line = functools.partial(at_users_line, g)
 
         @functools.wraps(g)
         def on_arrays(*args, **kwargs):
             if on_a_device(args) or on_a_device(kwargs.values()):
                 return in_general(self.device.rebuilt_once(f), args, kwargs)
-            return at_users_line(in_general, g, args, kwargs)
+            return in_general(at_line, args, kwargs)
 
         vars(on_arrays).update(followed=lambda: on_arrays, code=g)
         on_arrays.__module__ = __name__  # it is no rule, where g is decorated either

@@ -92,7 +92,7 @@ def test_balls_by_the_hundred():
     np.testing.assert_allclose(rows, tg.vmap(tg.jacobian(exact_hits))(points), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *[pytest.param(n, marks=pytest.mark.long) for n in range(2, 90)]])
+@pytest.mark.parametrize("seed", [1, *[pytest.param(n, marks=pytest.mark.long) for n in (0, *range(2, 90))]])
 def test_random_calls_are_right(seed):
     """Prepared calls have SciPy's values, and the derivatives of accurate solutions."""
     problem = Problem(seed, (*METHODS, "LSODA"))

@@ -146,7 +146,7 @@ CASES = [
     unary("spacing", np.spacing, CEIL, order=0, numpy_only=True),
     unary("around", np.round, CEIL, order=0),
     case("around decimals", lambda x: np.around(10.0 * x, -1), CEIL, order=0),
-    case("around noise", lambda x: np.around(x, 12), CEIL),
+    case("around noise", lambda x: np.around(x, 12), CEIL, covers=("without_noise",)),
     *[
         unary(f.__name__, f, CEIL, order=0)
         for f in (np.isnan, np.isinf, np.isfinite, np.signbit, np.logical_not)
