@@ -148,7 +148,7 @@ class Call:
 
         before, settings = self.in_place(self.functions, self.args)
         call = Call(self.name_of(path), run, (*before, (args, kwargs)), settings, self.replayed)
-        call.follows, call.where = True, self.where
+        call.follows, call.where, call.constant = True, self.where, self.constant
         call.first.state = [*call.first.state, *self.first.state]
         return call
 

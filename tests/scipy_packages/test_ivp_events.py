@@ -122,13 +122,14 @@ def test_the_number_of_events_changes():
     assert len(counts) > 2
 
 
-def test_the_dense_output_is_that_of_the_call():
+@pytest.mark.parametrize("method", ["RK45", "LSODA"])
+def test_the_dense_output_is_that_of_the_call(method):
     """What the right-hand side reads may change before the solution is asked for."""
 
     def mean(k, way):
         rate, scale = np.array([1.0]), [2.0]
         f = lambda t, y: -k[0] * rate * scale[0] * y
-        s = solve_ivp(f, (0.0, 1.0), [1.0], rtol=1e-10, atol=1e-12, dense_output=True)
+        s = solve_ivp(f, (0.0, 1.0), [1.0], method, rtol=1e-10, atol=1e-12, dense_output=True)
         rate[0], scale[0] = 5.0, 7.0
         if way == "quad":
             return quad(lambda t: s.sol(t)[0], 0.0, 1.0)[0]
@@ -139,7 +140,7 @@ def test_the_dense_output_is_that_of_the_call():
             return (1 - np.exp(-2 * k[0])) / (2 * k[0])
         return np.exp(-2 * k[0] * np.array([0.7, 0.2, 0.4])) @ [1.0, 2.0, 3.0] + np.exp(-(k[0] ** 2) / 2)
 
-    for way in ("times", "quad"):
+    for way in ("times", "quad")[: 1 + (method == "RK45")]:
         p = tg.prepare(lambda k, way=way: mean(k, way), np.ones(1))
         points = np.linspace(0.5, 1.5, 70)[:, None]
         many = tg.vmap(tg.grad(lambda k, way=way: mean(k, way)))(points) if way == "times" else None

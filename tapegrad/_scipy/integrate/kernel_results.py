@@ -1,6 +1,5 @@
 """Results of `scipy.integrate.solve_ivp` from its kernels."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +84,7 @@ class KernelSolution(Carrier):
         if not bool((rows[self.states] == 0.0).all()):
             raise BatchError(f"{callers_line()}: {NAME}(...).sol(t): the steps fail")
         y = rows[: self.states, np.argsort(order)] if ndim(t) else rows[: self.states, 0]
-        return y if self.scipys is None else with_derivative_of(self.scipys(bare(t)), y)
+        return y if self.scipys is None else with_derivative_of(self.scipys(t if OPEN.hiding else bare(t)), y)
 
 
 def slope_of(given: dict) -> Callable:
@@ -184,9 +183,7 @@ class KernelSolve:
             result.t, result.y = [RaggedArray(x, steps_are_unknown) for x in (result.t, result.y)]
         if self.given.get("dense_output"):
             self.kernel.states.settle()
-            event, scipys = where.end if where.terminated else None, result.sol
-            if self.found is not None and not theirs:
-                scipys = functools.partial(states_by_scipy, self.given)
+            event, scipys = where.end if where.terminated else None, self.found and self.found.sol
             result.sol = KernelSolution(self.kernel.states, self.theta, self.states, self.way, event, scipys)
         return result
 
@@ -262,24 +259,15 @@ def by_scipy(given: dict):
     """Return SciPy's result on plain values. Where values are hidden, it is one instruction."""
     if not OPEN.hiding:
         return solved_by_scipy(**given)
-    return recorded_solution(given | {"dense_output": False, "hidden": True})
-
-
-def states_by_scipy(given: dict, t):
-    """Return SciPy's states at times t, by another solution, which is one instruction."""
-    return recorded_solution(given | {"dense_output": True, "t_eval": None, "at": t})
-
-
-def recorded_solution(given: dict):
     replayed = not all([t.visibility == SAMPLED for t in OPEN.hiding])
-    call = Call(NAME, solved_by_scipy, (), given, replayed)
+    call = Call(NAME, solved_by_scipy, (), given | {"hidden": True}, replayed)
     call.constant = True
     return call.result()
 
 
-def solved_by_scipy(fun, args=None, events=None, hidden=False, at=None, **options):
-    """Return SciPy's result on plain values, with shapes that do not depend on values if they are `hidden`;
-    or its states at some times."""
+def solved_by_scipy(fun, args=None, events=None, hidden=False, **options):
+    """Return SciPy's result on plain values, with shapes that do not depend on values if they are
+    `hidden`."""
     events = functions_of_events(events)
     functions = [ComposedFunction(with_arguments, f, *(args or ())) for f in (fun, *events)]
     with on_plain_values(*functions) as (_, (plain, *crossed)), changed(depth=0):
@@ -287,9 +275,7 @@ def solved_by_scipy(fun, args=None, events=None, hidden=False, at=None, **option
         found = itg.solve_ivp(PlainFunction(plain.run), events=crossed or None, **bare(options))
     if found.status < 0:
         raise KernelError(f"{NAME}: {found.message}")
-    return (
-        found.sol(bare(at)) if at is not None else of_fixed_shapes(found, bare(options)) if hidden else found
-    )
+    return of_fixed_shapes(found, bare(options)) if hidden else found
 
 
 def of_fixed_shapes(found, options: dict):
@@ -314,4 +300,4 @@ def of_fixed_shapes(found, options: dict):
     last = [plain_np.full(MOST_CROSSINGS, v) for v in (TERMINATED if ended else 0.0, bound, end)]
     rows = plain_np.stack([*times, *crossed, *last])
     counts = {"nfev": float(found.nfev), "njev": float(found.njev)}
-    return RESULT(SOLVED | counts, y=y, rows=rows, y_events=states)
+    return RESULT(SOLVED | counts, y=y, rows=rows, y_events=states, sol=found.sol)
