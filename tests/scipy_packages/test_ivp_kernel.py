@@ -606,6 +606,35 @@ def test_a_buffer_is_filled_in_a_recording(method, times):
     assert "as it is" not in p.report() and (method == "LSODA" or not any(calls[1:]))
 
 
+BESIDE = {"rate": 1.0, "sign": [1], "scale": np.ones(1)}
+
+
+@pytest.mark.parametrize("method", ("RK45", pytest.param("LSODA", marks=pytest.mark.long)))
+def test_what_a_function_reads_beside_its_buffer_may_change(method, monkeypatch):
+    """What a global buffer has held is no condition of a recording. All else that is read is seen anew."""
+    given = {"t_eval": [0.5, 1.7], "rtol": 1e-6, "atol": 1e-8}
+
+    def f(t, y, k):
+        SCRATCH[0] = k[0] * y[1] * BESIDE["scale"][0] + BESIDE["rate"] * np.sin(t)
+        SCRATCH[1] = -k[1] * y[0] * BESIDE["sign"][0]
+        return SCRATCH.copy()
+
+    loss = lambda k: (
+        scipy.integrate.solve_ivp(f, (0, 2), [1.0, 0.5], method, args=(k,), **given).y ** 2
+    ).sum()
+    p, near = tg.prepare(loss, K[:2]), 1e-5 if method == "LSODA" else 1e-9
+    changes = {"rate": 2.0, "sign": [-2], "scale": np.full(1, 0.5)}
+    for n in range(8):
+        if n > 2 and n % 2:
+            name, v = changes.popitem()
+            monkeypatch.setitem(BESIDE, name, v)
+        k = (1.0 + 0.01 * n) * K[:2]
+        value, gradient = p.value_and_grad(k)
+        np.testing.assert_allclose(value, loss(k), rtol=near)
+        np.testing.assert_allclose(gradient, tg.grad(loss)(k), rtol=near, atol=near)
+    assert not changes
+
+
 def test_functions_of_math_and_floats_are_those_of_a_kernel():
     def f(t, y, k):
         return [

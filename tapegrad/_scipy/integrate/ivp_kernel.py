@@ -67,15 +67,25 @@ REFUSED: WeakKeyDictionary = WeakKeyDictionary()
 WRITES: WeakKeyDictionary = WeakKeyDictionary()  # does this code write captured arrays?
 
 
+def conditions() -> list:
+    """Return the open recordings, and how many conditions each has."""
+    return [(trace, trace.conditions()) for trace in OPEN.hiding]
+
+
+def drop_later(kept: list) -> None:
+    """Drop the conditions of recordings that came after `conditions`."""
+    for trace, count in kept:
+        trace.drop_conditions(count)
+
+
 @contextmanager
 def unconditional() -> Iterator:
     """What is asked inside does not hold recordings to the answers."""
-    conditions = [(trace, trace.conditions()) for trace in OPEN.hiding]
+    kept = conditions()
     try:
         yield
     finally:
-        for trace, count in conditions:
-            trace.drop_conditions(count)
+        drop_later(kept)
 
 
 class KernelCall(PickledByCall):  # so that no kernel looks into it
@@ -423,13 +433,12 @@ def attempted(f: Callable, *args):
     """Return f(*args), or FAILED. What a kernel cannot run, another one or SciPy can, or raises again.
 
     No condition of a failed attempt is left in a recording."""
-    known, conditions = heard(), [(trace, trace.conditions()) for trace in OPEN.hiding]
+    known, kept = heard(), conditions()
     try:
         return f(*args)
     except Exception:
         take_back(known)
-        for trace, count in conditions:
-            trace.drop_conditions(count)
+        drop_later(kept)
         return FAILED
 
 
@@ -462,7 +471,7 @@ def result_by_kernel(given: dict):
             if kernel is None:
                 return None
             found = scipys(kernel.writes)
-            if len(choices) > 1 and steps is not choices[-1] and is_stiff(found):
+            if steps is not choices[-1] and is_stiff(found):
                 raise KernelError(f"{NAME}: implicit steps need not be so small")
             try:
                 return KernelSolve(given, kernel, theta, y0, span, steps, found, ragged).result()
@@ -487,7 +496,6 @@ def scipys_result(given: dict, writes: bool):
     method, hidden = given.get("method", "RK45"), bool(OPEN.hiding)
     more = bool(given.get("dense_output") or functions_of_events(given.get("events")))
     first = method == "LSODA" or not hidden and (more or given.get("t_eval") is None)
-    # SciPy's last call would be one for an event
-    if writes and more:
+    if writes and more:  # whether SciPy's last call is at the end of a step is not known then
         raise KernelError(f"{NAME}: the right-hand side writes arrays")
     return by_scipy(given) if first else None
