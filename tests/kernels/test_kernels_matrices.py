@@ -416,12 +416,13 @@ def test_determinants_of_singular_matrices(n):
     close(tg.grad(lambda A: k(A).sum())(A).reshape(-1, 4).T, np.array(cofactors), 1e-13)
 
 
-@pytest.mark.parametrize("n", [9, 13])
-def test_pivoted_elimination(n):
-    """Matrices that need row exchanges, each sample in its own order."""
+@pytest.mark.parametrize("n, samples", [(9, 21), (13, 21), (9, 1), (19, 2)])
+def test_pivoted_elimination(n, samples):
+    """Matrices that need row exchanges, each sample in its own order; one that exchanges rows only."""
     rng = np.random.default_rng(n)
-    A, b, B = rng.normal(size=(n, n, 21)), rng.normal(size=(n, 21)), rng.normal(size=(n, 3, 21))
+    A, b, B = [rng.normal(size=(*rows, samples)) for rows in ((n, n), (n,), (n, 3))]
     A[0, 0] = 0.0
+    A[..., 1:2] = np.eye(n)[rng.permutation(n)][..., None]
     f = lambda A, b, B: (
         np.linalg.solve(A, b),
         np.linalg.solve(A, B),
@@ -443,7 +444,7 @@ def test_pivoted_elimination(n):
         np.linalg.inv(At).transpose(0, 2, 1),
         1e-8,
     )
-    weight = rng.normal(size=(n, 21))
+    weight = rng.normal(size=(n, samples))
     loss = lambda xp: lambda A, b: (weight * xp(A, b)).sum()
     ours = loss(lambda A, b: k(A, b, B)[0])
     theirs = lambda A, b: (

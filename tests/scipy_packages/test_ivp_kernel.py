@@ -183,6 +183,36 @@ def test_a_recorded_call_of_implicit_methods_runs_no_python(method):
     assert python_frames(lambda: p.value_and_grad(0.9 * RATES)) == 0
 
 
+def diffusion(t, y, k):
+    inflow, outflow = np.concatenate([y[:1], y[:-1]]), np.concatenate([y[1:], y[-1:]])
+    return 30.0 * k[0] * (inflow - 2 * y + outflow) - k[1] * y**2
+
+
+@pytest.mark.parametrize(
+    "method, states",
+    [("BDF", 32), *[pytest.param(*x, marks=pytest.mark.long) for x in (("Radau", 20), ("BDF", 48))]],
+)
+def test_tens_of_states_run_no_python(method, states):
+    """Against SciPy with the exact Jacobian, and the gradient of a tight solution."""
+    y0 = 1.0 + np.sin(np.arange(states))
+
+    def loss(k, jac=None, rtol=1e-6):
+        given = {"t_eval": [0.5, 2.0], "args": (k,), "rtol": rtol, "atol": 1e-3 * rtol, "jac": jac}
+        return (scipy.integrate.solve_ivp(diffusion, (0, 2), y0, method, **given).y ** 2).sum()
+
+    def exact(t, y, k):
+        second = np.eye(states, k=1) + np.eye(states, k=-1) - 2 * np.eye(states)
+        second[0, 0] = second[-1, -1] = -1.0
+        return 30.0 * k[0] * second - np.diag(2 * k[1] * y)
+
+    p, k = tg.prepare(loss, K[:2]), 1.1 * K[:2]
+    p.value_and_grad(K[:2])
+    value, gradient = p.value_and_grad(k)
+    assert value == pytest.approx(loss(k, exact), rel=1e-10)
+    np.testing.assert_allclose(gradient, tg.grad(lambda k: loss(k, rtol=1e-8))(k), rtol=1e-4)
+    assert python_frames(lambda: p.value_and_grad(0.9 * k)) == 0
+
+
 @pytest.mark.parametrize(
     "problem",
     [pytest.param(p, marks=pytest.mark.long) for p in ("loose", "exact", "short steps")] + ["first step"],

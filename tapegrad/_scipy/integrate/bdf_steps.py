@@ -94,7 +94,7 @@ def valid(order):
 
 class BdfSteps(ImplicitSteps):
     error_order, iterations = 1, NEWTON_ITERATIONS
-    most_states = 16  # SciPy is faster beyond
+    most_states = 48  # SciPy's steps pay for no compilation beyond
 
     def begun(self, f: Callable, y) -> BdfWalk:
         slope = f(self.start, y)

@@ -110,7 +110,7 @@ def mixed(matrix, rows: list) -> list:
 
 class RadauSteps(ImplicitSteps):
     error_order, iterations = 3, ITERATIONS
-    most_states = 8  # SciPy is faster beyond
+    most_states = 24  # SciPy's steps pay for no compilation beyond
 
     def begun(self, f: Callable, y) -> RadauWalk:
         slope = value(f(self.start, y))

@@ -139,33 +139,63 @@ def trisolve(
     substitute(b, out, t, right, n, m, lower, unit)
 
 
-def exchange(b, swap, x: BlockAccess, i: Affine, j: Affine, c: Affine) -> None:
-    """Exchange the elements (i, c) and (j, c) where `swap` holds."""
-    u, v = emit_read(b, x, i, c), emit_read(b, x, j, c)
-    emit_write(b, x, b.select(swap, v, u), i, c)
-    emit_write(b, x, b.select(swap, u, v), j, c)
+def exchange(b, swap, x: BlockAccess, i: Affine, j: Affine, columns: int) -> None:
+    """Exchange the rows i and j where `swap` holds, in code that runs where it holds for some lane."""
+    for lanes, c in lanes_of_row(b, 0, columns):
+        u, v = emit_read(lanes, x, i, c), emit_read(lanes, x, j, c)
+        emit_write(lanes, x, v if lanes.across else b.select(swap, v, u), i, c)
+        emit_write(lanes, x, u if lanes.across else b.select(swap, u, v), j, c)
+
+
+def lanes_of_row(b, first: Affine | int, n: int) -> Iterator[tuple]:
+    """Yield (builder, column) inside loops over the columns of a row, from `first` up to n.
+
+    The lanes of one sample are neighbouring columns; then the loops begin with column 0."""
+    for lanes, start, stop, step in b.parts_of_row(first, n):
+        with b.range(start, stop, step) as c:
+            yield lanes, c
 
 
 def emit_lu(b, out: BlockAccess, a: BlockAccess, n: int) -> None:
-    """Write an LU factorisation with row exchanges.
+    """Write an LU factorisation with the largest pivots.
 
-    out[0] holds both factors. out[1][j, i] says whether rows j and i were exchanged."""
+    out[0] holds both factors. out[1][j, i] says whether rows j and i were exchanged, out[1][j, j] whether row
+    j was exchanged with any. Row j + 1 of out[1] holds the pivot row while step j eliminates, with zeros in
+    place of the factors."""
     f, flags = BlockAccess(out.buffer, 0, (n, 1)), BlockAccess(out.buffer, n * n, (n, 1))
     with b.range(0, n) as i, b.range(0, n) as j:
         emit_write(b, f, emit_read(b, a, i, j), i, j)
-        emit_write(b, flags, b.c(0.0), i, j)
-    with b.range(0, n) as j:
+    with b.range(0, n - 1) as j:
+        for lanes, c in lanes_of_row(b, 0, n):
+            emit_write(lanes, flags, lanes.c(0.0), j, c)
+        own = b.abs(emit_read(b, f, j, j))
+        largest = b.cell(own)
         with b.range(j + 1, n) as i:
-            swap = b.gt(b.abs(emit_read(b, f, i, j)), b.abs(emit_read(b, f, j, j)))
-            emit_write(b, flags, b.select(swap, b.c(1.0), b.c(0.0)), j, i)
-            with b.range(0, n) as c:
-                exchange(b, swap, f, j, i, c)
+            size = b.abs(emit_read(b, f, i, j))
+            b.set(largest, b.select(b.gt(size, b.get(largest)), size, b.get(largest)))
+        pivot = b.get(largest)
+        pending = b.cell(b.select(b.gt(pivot, own), b.c(1.0), b.c(0.0)))
+        emit_write(b, flags, b.get(pending), j, j)
+        with b.range(j + 1, n) as i:
+            equal = b.eq(b.abs(emit_read(b, f, i, j)), pivot)
+            swap = b.gt(b.select(equal, b.get(pending), b.c(0.0)), b.c(0.0))
+            with b.when(swap):
+                emit_write(b, flags, b.select(swap, b.c(1.0), b.c(0.0)), j, i)
+                exchange(b, swap, f, j, i, n)
+                b.set(pending, b.select(swap, b.c(0.0), b.get(pending)))
         r = b.rcp(emit_read(b, f, j, j))
+        for lanes, c in lanes_of_row(b, 0, n):
+            emit_write(lanes, flags, emit_read(lanes, f, j, c), j + 1, c)
+        with b.range(0, j + 1) as c:
+            emit_write(b, flags, b.c(0.0), j + 1, c)
         with b.range(j + 1, n) as i:
             factor = b.mul(emit_read(b, f, i, j), r)
+            for lanes, c in lanes_of_row(b, j + 1, n):
+                old, row = emit_read(lanes, f, i, c), emit_read(lanes, flags, j + 1, c)
+                emit_write(lanes, f, lanes.fnma(lanes.in_all_lanes(factor), row, old), i, c)
             emit_write(b, f, factor, i, j)
-            with b.range(j + 1, n) as c:
-                emit_write(b, f, b.fnma(factor, emit_read(b, f, j, c), emit_read(b, f, i, c)), i, c)
+    for lanes, c in lanes_of_row(b, 0, n):
+        emit_write(lanes, flags, lanes.c(0.0), n - 1, c)
 
 
 def lusolve(
@@ -176,23 +206,22 @@ def lusolve(
     with b.range(0, n) as i, b.range(0, m) as c:
         emit_write(b, out, emit_read(b, right, i, c), i, c)
 
-    def exchanged(j: Affine, i: Affine) -> None:
-        swap = b.gt(emit_read(b, flags, j, i), b.c(0.0))
-        with b.range(0, m) as c:
-            exchange(b, swap, out, j, i, c)
+    def exchanged(j: Affine) -> None:
+        with b.when(b.gt(emit_read(b, flags, j, j), b.c(0.0))), b.range(j + 1, n) as i:
+            swap = b.gt(emit_read(b, flags, j, i), b.c(0.0))
+            with b.when(swap):
+                exchange(b, swap, out, j, i, m)
 
     if not transpose:
-        with b.range(0, n) as j, b.range(j + 1, n) as i:
-            exchanged(j, i)
+        with b.range(0, n) as j:
+            exchanged(j)
         substitute(b, out, f, out, n, m, True, True)
         substitute(b, out, f, out, n, m, False, False)
         return
     substitute(b, out, turned, out, n, m, True, False)
     substitute(b, out, turned, out, n, m, False, True)
     with b.range(0, n) as u:
-        j = n - 1 - u
-        with b.range(0, u) as v:
-            exchanged(j, n - 1 - v)
+        exchanged(n - 1 - u)
 
 
 def determinant(b, out: BlockAccess, factors: BlockAccess, n: int, what: str) -> None:
@@ -212,8 +241,8 @@ def determinant(b, out: BlockAccess, factors: BlockAccess, n: int, what: str) ->
             )
             b.set(total, s)
     if what != "logdet":
-        with b.range(0, n) as j, b.range(j + 1, n) as i:
-            swap = b.gt(emit_read(b, flags, j, i), b.c(0.0))
+        with b.range(0, n) as j:
+            swap = b.gt(emit_read(b, flags, j, j), b.c(0.0))
             b.set(total, b.select(swap, b.neg(b.get(total)), b.get(total)))
     emit_write(b, out, b.get(total), 0)
 

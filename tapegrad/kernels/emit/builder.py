@@ -107,6 +107,16 @@ class TextBuilder:
     def same(self, a):
         return a
 
+    across = False  # lanes hold neighbouring elements of one sample, not one element of several samples
+
+    def in_all_lanes(self, x):
+        """Return a number of one sample in the lanes of its columns."""
+        return x
+
+    def parts_of_row(self, first: Affine | int, n: int) -> list:
+        """Return (builder, start, stop, step) of loops over the columns of a row: see `lanes_of_row`."""
+        return [(self, first, n, 1)]
+
     def single(self, value: str) -> BlockBuffer:
         """Return a buffer of one element."""
         return BlockBuffer(self.address_of.format(self.cell(value)))

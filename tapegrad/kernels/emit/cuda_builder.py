@@ -135,6 +135,15 @@ class CudaBuilder(TextBuilder, forms=FORMS):
         self.line(f"{self.place_in(buffer, at)} = {value};")
 
     @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        before = self.indent
+        self.line(f"if ({condition}) {{")
+        self.indent += "  "
+        yield
+        self.indent = before
+        self.line("}")
+
+    @contextmanager
     def range(self, start: Affine | int, stop: Affine | int, step: int = 1) -> Iterator[Affine]:
         """Open a loop whose variable counts from start up to stop."""
         if isinstance(start, int) and isinstance(stop, int) and start < stop <= start + step:

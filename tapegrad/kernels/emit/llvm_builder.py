@@ -39,7 +39,6 @@ class Builder(TextBuilder, forms=FORMS):
 
     address_of = "{}"
     attributes = WIDE  # of functions that it calls
-    across = False  # lanes hold neighbouring elements of one sample, not one element of several samples
 
     def __init__(self, width: int, bits: int):
         self.bits = bits
@@ -217,7 +216,32 @@ class Builder(TextBuilder, forms=FORMS):
         one = self(f"insertelement {whole} poison, {kind} {x}, i64 0")
         return self(f"shufflevector {whole} {one}, {whole} poison, <{self.W} x i32> zeroinitializer")
 
+    def in_all_lanes(self, x):
+        return self.spread(x) if self.across else x
+
     # --- memory and loops of blocks ---
+
+    def parts_of_row(self, first: Affine | int, n: int) -> list:
+        if self.W > 1:
+            return super().parts_of_row(first, n)
+        done, parts = 0, []
+        for width in vector_widths(self.bits):
+            lanes, count = self.with_lanes(width), (n - done) // width * width
+            lanes.across = True
+            parts += [(lanes, done, done + count, width)] * (count > 0)
+            done += count
+        return parts
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """What is inside runs where the condition holds for some lane."""
+        k = next(self.labels)
+        some = condition
+        if self.W > 1:
+            some = self(f"icmp ne i{self.W} {self(f'bitcast {self.B} {condition} to i{self.W}')}, 0")
+        self.lines.append(f"  br i1 {some}, label %then{k}, label %after{k}\nthen{k}:")
+        yield
+        self.lines.append(f"  br label %after{k}\nafter{k}:")
 
     def slot(self, kind: str | None = None) -> str:
         name = f"%m{next(self.fresh)}"

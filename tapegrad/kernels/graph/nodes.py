@@ -95,7 +95,7 @@ class Graph(Blocks):
         self.refusal = error
         return error
 
-    def allow(self, count: int) -> None:
+    def allow(self, count: float) -> None:
         """Give up if so many nodes more are too many."""
         if len(self.mask) + count > self.budget:
             self.exceeded = True

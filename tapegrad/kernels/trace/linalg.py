@@ -5,6 +5,8 @@ selects exchange rows without a branch, and each sample has its own order. 2 x 2
 and determinants up to 4 x 4 are sums of products. A matrix without a Cholesky factor gives nan for its
 sample; nothing raises."""
 
+import math
+
 import numpy as np
 
 from ..._core.errors import KernelError
@@ -16,6 +18,9 @@ from .symbolic import (
     lifted,
     symbolic_where,
 )
+
+# rows of a matrix whose elimination is a block: unrolled it is no faster, and compiles for seconds
+ELIMINATED_WHOLE = 12
 
 
 def one_matrix(a) -> Sym:
@@ -55,7 +60,8 @@ def _elimination(a: Sym, numbers: int = 0) -> Elimination:
     """Eliminate, for right-hand sides of so many numbers; a matrix that is met again is not traced again."""
     g, n, key = a.g, len(a), a.ids.tobytes()
     if key not in g.eliminated:
-        g.allow(4 * n**3 // 3 + 3 * n * numbers)  # choices of rows, products and differences
+        # choices of rows, products and differences
+        g.allow(4 * n**3 // 3 + 3 * n * numbers if n < ELIMINATED_WHOLE else math.inf)
         g.eliminated[key] = eliminated(a)
     return g.eliminated[key]
 
