@@ -118,7 +118,12 @@ def faults(call, seed=0, count=3):
         if wanted is None:
             continue
         swept = None if gradient is None else gradient @ np.concatenate([d.reshape(-1) for d in v])
-        for mode, found in (("reverse", swept), ("forward", None if tangent is None else tangent[0])):
+        product = outcome(lambda x: tg.linearize(g, x)[1](v), x)
+        for mode, found in (
+            ("reverse", swept),
+            ("forward", None if tangent is None else tangent[0]),
+            ("linearized", None if product is None else product[0]),
+        ):
             bound = 1e-3 * (1 + abs(wanted)) + 1e-9 * abs(plain[0])
             if found is not None and np.isfinite(found) and abs(found - wanted) > bound:
                 yield f"{name}: {mode} at {point} of {k}: {found}, by differences {wanted}"

@@ -13,6 +13,7 @@ import scipy.linalg
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import is_tracked, live, primal_of, seen, values_of
+from ..._core.reverse import known
 from ..._core.variable import Variable
 from ..declare import NUMPY, dtype, implements, ndim, primitive, rules, shape, xp
 from ..elementwise import absolute, over0, select, times0
@@ -333,8 +334,8 @@ def solve_of_rank(r, b, trans=0, asked=0.0):
     plain = primal_of(r)
     pivots, rounding = diagonals(plain), 8 * shape(r)[-1] * np.finfo(dtype(r)).eps
     dependent = absolute(pivots) <= rounding * absolute(plain).max(-2)
-    known = seen(dependent)
-    if known is not None and not known.any():
+    values = seen(dependent)
+    if values is not None and not values.any():
         return solve_triangular(r, b, trans)
     b = b + column(select(dependent & (asked != 0), np.nan, 0.0))
     with_pivots = lambda p: r + with_diagonals(select(dependent, p - diagonals(r), 0.0), to=shape(r)[-2:])
@@ -352,7 +353,10 @@ def _qr_vjp(g, out, need, x):
     c = matmul(q, u + triangle(H(n), lower=True, strict=True) + _real_diagonal(n))
     asked: Any = 0.0
     for cotangent in (gq, gr):
-        asked = asked if cotangent is None else asked + absolute(primal_of(cotangent)).sum(-2)
+        if cotangent is not None:
+            values, tracked = known(cotangent)
+            # (a tracked zero stands for any cotangent)
+            asked = asked + absolute(primal_of(cotangent)).sum(-2) + (tracked and not np.any(values))
     return (H(solve_of_rank(r, H(c if gq is None else c + gq), asked=asked)),)
 
 
