@@ -42,7 +42,6 @@ from .._core.primitive import (
     layout_of,
     live,
     primal_of,
-    truth_of,
     values_of,
 )
 from .._core.registry import late

@@ -33,8 +33,8 @@ from ..._core.forward import Dual
 from ..._core.primitive import RECORDED, TransparentTrace, layout_of, live, primal_of, values_of
 from ..._core.reverse import Tape
 from ..._core.variable import Variable, View, variable
-from ..declare import ndim, primitive, rules
-from ..elementwise import absolute
+from ..declare import ndim, primitive, rules, same
+from ..elementwise import absolute, over0, select
 from ..nondifferentiable import warn_user
 from ..products import H, column, matmul, row_vector
 from ..shaping import conj, real, sum
@@ -55,12 +55,17 @@ class SplittingTrace(Dual, TransparentTrace):
     __slots__ = ()
 
     def apply(self, prim, args, params):
-        if prim is quotient.prim:
+        if prim is quotient.prim or prim is limit_over.prim:
             (m, m1), (w, w1) = [
                 (a._value, a._slot) if isinstance(a, Variable) and a._trace is self else (a, None)
                 for a in args
             ]
-            return divided(anti(m), abs(m), w, None if m1 is None else anti(m1), w1)
+            if prim is quotient.prim:
+                return divided(anti(m), abs(m), w, None if m1 is None else anti(m1), w1)
+            if m1 is None or w1 is None:
+                return over0(m, w)
+            zero = (m == 0) & (w == 0)
+            return over0(select(zero, m1, m), select(zero, w1, w))
         if prim is without_eta.prim:
             return args[0]._value
         if prim is steady.prim:  # the first order in eta rotates with the vectors in any case
@@ -113,6 +118,12 @@ def quotient(m, w):
     """k_ij / (w_j - w_i) for the anti-Hermitian part k of m, or its limit at equal eigenvalues. Zero on
     the diagonal."""
     return divided(anti(m), abs(m), w)
+
+
+@primitive(batch="elementwise")
+def limit_over(m, w):
+    """m / w, or its limit where both are zero."""
+    return over0(m, w)
 
 
 @primitive(holomorphic=False, batch="matrix")
@@ -274,6 +285,12 @@ rules(
     jvp=lambda t, out, k, w: over_gaps_of(t, out, w),
 )
 rules(
+    limit_over,
+    lambda g, out, m, w: over0(without_eta(g), without_eta(w)),
+    lambda g, out, m, w: -over0(without_eta(g) * out, without_eta(w)),
+    jvp=same,
+)
+rules(
     quotient,
     lambda g, out, m, w: anti(over_gaps(without_eta(g), without_eta(w))),
     lambda g, out, m, w: _over_gaps_w(without_eta(g), out, without_eta(w)),
@@ -390,17 +407,20 @@ def splitting(w):
     return at - same @ at / same.sum(-1)
 
 
-def choices_among_equals(a, w, project, d) -> tuple:
+def choices_among_equals(a, w, project, d, sums: bool = False) -> tuple:
     """(numbers that split equal values w of the matrix a; the rotation of their vectors, of dtype d; the
     rotation that makes the tangent diagonal among them), with None for what is not needed. The Hermitian
-    part of `project(tangent)` is the tangent between the vectors."""
-    if hidden(w) or not has_equal_values(w):
+    part of `project(tangent)` is the tangent between the vectors. `sums`: the numbers split zeros from their
+    opposites, too."""
+    if hidden(w):
         return None, None, None
+    equal, zero = has_equal_values(w), (w == 0) & sums
     taped, tangent = levels(a)
-    if not (taped or tangent is not None):
-        return None, None, None
+    split = splitting(w) + zero * w.shape[-1] if taped and (equal or zero.any()) else None
+    if not (equal and (taped or tangent is not None)):
+        return split, None, None
     r, alike = (None, None) if tangent is None else rotate_equal_vectors(hermitian(project(tangent)), w)
-    return splitting(w) if taped else None, vector_rotations(w, alike, d), r
+    return split, vector_rotations(w, alike, d), r
 
 
 def split_eigenvalues(w, split):
