@@ -239,7 +239,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     whole = compute_uv and full_matrices and n != k
     u, s, vh = singular(primal_of(a))
     if isinstance(a, Variable):
-        end_recording_of_equal_values(a, s, compute_uv)
+        end_recording_of_equal_values(a, s, compute_uv, compute_uv)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
         split, turn, r = choices_among_equals(a, s, lambda tangent: H(u) @ tangent @ H(vh), dtype(u), True)
         u, vh = (u, vh) if r is None else (u @ r, H(r) @ vh)

@@ -23,6 +23,7 @@ A single one of several equal eigenvalues has no derivative, but subgradients, l
 Reverse mode returns one of them, forward mode the derivative along the tangent."""
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,9 @@ class SplittingTrace(Dual, TransparentTrace):
             ]
             if prim is quotient.prim:
                 return divided(anti(m), abs(m), w, None if m1 is None else anti(m1), w1)
-            if m1 is None or w1 is None:
+            if w1 is None:
+                return limit_over(m, w)
+            if m1 is None:
                 return over0(m, w)
             zero = (m == 0) & (w == 0)
             return over0(select(zero, m1, m), select(zero, w1, w))
@@ -122,8 +125,8 @@ def quotient(m, w):
 
 @primitive(batch="elementwise")
 def limit_over(m, w):
-    """m / w, or its limit where both are zero."""
-    return over0(m, w)
+    """m / w, or its limit where both are zero: nan where they have no first order in eta."""
+    return over0(select((m == 0) & (w == 0), math.nan, m), w)
 
 
 @primitive(holomorphic=False, batch="matrix")
@@ -329,18 +332,19 @@ def hidden(w) -> bool:
 
 
 @primitive(batch="matrix")
-def has_close_values(w):
-    """Are any of these values, which are sorted, equal?"""
-    if w.shape[-1] < 2:
-        return w.sum(-1) != w.sum(-1)
+def has_close_values(w, *, zeros):
+    """Are any of these values, which are sorted, equal, or zero?"""
+    if zeros or w.shape[-1] < 2:
+        zero = (w == 0).any(-1) & zeros
+        return zero if w.shape[-1] < 2 else zero | has_close_values(w, zeros=False)
     ends = abs(w[..., :: w.shape[-1] - 1]).max(-1)
     return abs(w[..., 1:] - w[..., :-1]).min(-1) <= closeness(w) * ends
 
 
-def end_recording_of_equal_values(a, w, vectors: bool) -> None:
+def end_recording_of_equal_values(a, w, vectors: bool, zeros: bool = False) -> None:
     """Raise in a recording if some eigenvalues of a are equal, and a derivative must know that. The call
     then runs plainly. A replay compares, and departs once some are equal. Reverse mode of the values alone
-    needs no such knowledge."""
+    needs no such knowledge. `zeros`: so where some are zero."""
     if not isinstance(w, Variable) or w._trace is None or w._trace.visibility != RECORDED:
         return
     followed = False
@@ -349,7 +353,7 @@ def end_recording_of_equal_values(a, w, vectors: bool) -> None:
         a = a._value
     if not followed:
         return
-    close = has_close_values(w)
+    close = has_close_values(w, zeros=zeros)
     if bool(close.any() if ndim(close) else close):
         raise BatchError("derivatives at equal eigenvalues or singular values are not recorded")
 
