@@ -1,6 +1,7 @@
 """A search for silent wrong numbers at special points of the calls of the tables: zeros of either sign, equal
 and repeated elements, integers, denormal numbers. Each seed draws other points."""
 
+import calls_further
 import calls_polynomial
 import calls_signal
 import calls_systems
@@ -11,7 +12,7 @@ from special_points import faults
 SEEDS = [pytest.param(0, id="some"), *[pytest.param(n, marks=pytest.mark.long) for n in range(1, 6)]]
 # Where a function has no one derivative, its value is rounding noise, or the lengths are those of untrimmed
 # series: ties of roots and orders of filters, poles of tan, systems with large numbers, equal poles, ties of
-# medians, a sampling rate of 0
+# medians, a sampling rate of 0, systems with inf
 NOT_SMOOTH = {
     "buttord",
     "CZT w",
@@ -28,9 +29,17 @@ NOT_SMOOTH = {
     "ss2zpk",
     "stft by fs",
     "lombscargle mean",
+    "gcrotmk",
+    "lgmres",
+    "median of labels",
+    "sawtooth",
+    "welch{'nperseg': 16, 'detrend': 'linear', 'scaling': 'spectrum'}",
 }
 CALLS = [
-    c for c in [*calls_polynomial.CALLS, *calls_systems.CALLS, *calls_signal.CALLS] if c[0] not in NOT_SMOOTH
+    c
+    for module in (calls_polynomial, calls_systems, calls_signal, calls_further)
+    for c in module.CALLS
+    if c[0] not in NOT_SMOOTH
 ]
 
 

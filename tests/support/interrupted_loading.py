@@ -27,6 +27,10 @@ def f(x):
 
 
 def handler(number, frame):
+    """It reads the globals of all frames, as those do that report where a program hangs."""
+    while frame is not None:
+        list(frame.f_globals)
+        frame = frame.f_back
     raise KeyboardInterrupt
 
 
@@ -84,7 +88,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGALRM, handler)
     count, chosen = int(sys.argv[1]), random.Random(sys.argv[2])
     wanted = np.array([(f(X + 1e-6 * e) - f(X - 1e-6 * e)) / 2e-6 for e in np.eye(3)])
-    size = in_child(lambda: struck(0))
+    size = in_child(lambda: struck(0)) // 3  # where most is loaded
     wrong = [
         k for k in chosen.sample(range(1, size), count) if not in_child(lambda k=k: is_right_after(k, wanted))
     ]
