@@ -9,34 +9,37 @@ from . import errors as errors
 from ._core.registry import ELSEWHERE as _ELSEWHERE
 from ._core.registry import ON_USE as _ON_USE
 from ._core.registry import PUBLIC as _PUBLIC
+from ._core.registry import LoadTransaction as _LoadTransaction
 from ._core.registry import load as _load
-from ._core.trees import Const as Const
-from ._core.trees import register_tree as register_tree
-from ._core.variable import Variable as Variable
-from ._transforms.checkpoint import checkpoint as checkpoint
-from ._transforms.checkpoint import inplace as inplace
-from ._transforms.checkpoint import stateful as stateful
-from ._transforms.custom_rule import rule as rule
-from ._transforms.dual_numbers import Dual as Dual
-from ._transforms.gradient import grad as grad
-from ._transforms.gradient import value_and_grad as value_and_grad
-from ._transforms.hessian_products import hmp as hmp
-from ._transforms.hessian_products import hvp as hvp
-from ._transforms.hessian_products import value_grad_hvp as value_grad_hvp
-from ._transforms.jacobian import hessian as hessian
-from ._transforms.jacobian import jacobian as jacobian
-from ._transforms.linearize import linearize as linearize
-from ._transforms.products import jvp as jvp
-from ._transforms.products import vjp as vjp
-from ._transforms.tape import Tape as Tape
-from ._transforms.tape import ravel as ravel
-from ._transforms.tape import value as value
-from ._transforms.time_loop import loop as loop
-from ._transforms.vmap import vmap as vmap
-from .ops import variable_methods as _variable_methods  # noqa: F401
 
-if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
-    from ._dispatch import fast as _fast  # noqa: F401
+with _LoadTransaction():
+    from ._core.trees import Const as Const
+    from ._core.trees import register_tree as register_tree
+    from ._core.variable import Variable as Variable
+    from ._transforms.checkpoint import checkpoint as checkpoint
+    from ._transforms.checkpoint import inplace as inplace
+    from ._transforms.checkpoint import stateful as stateful
+    from ._transforms.custom_rule import rule as rule
+    from ._transforms.dual_numbers import Dual as Dual
+    from ._transforms.gradient import grad as grad
+    from ._transforms.gradient import value_and_grad as value_and_grad
+    from ._transforms.hessian_products import hmp as hmp
+    from ._transforms.hessian_products import hvp as hvp
+    from ._transforms.hessian_products import value_grad_hvp as value_grad_hvp
+    from ._transforms.jacobian import hessian as hessian
+    from ._transforms.jacobian import jacobian as jacobian
+    from ._transforms.linearize import linearize as linearize
+    from ._transforms.products import jvp as jvp
+    from ._transforms.products import vjp as vjp
+    from ._transforms.tape import Tape as Tape
+    from ._transforms.tape import ravel as ravel
+    from ._transforms.tape import value as value
+    from ._transforms.time_loop import loop as loop
+    from ._transforms.vmap import vmap as vmap
+    from .ops import variable_methods as _variable_methods  # noqa: F401
+
+    if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
+        from ._dispatch import fast as _fast  # noqa: F401
 
 __version__ = "0.2.0"
 

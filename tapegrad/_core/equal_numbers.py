@@ -6,12 +6,12 @@ comparisons during one call. In another run of the call they answer as for unequ
 
 from typing import Any
 
-from .errors import package_of_frame
-from .primitive import has_derivative
+from .errors import frame_outside, package_of_frame
+from .primitive import has_derivative, truth_of
 from .reverse import known
 from .scope import OPEN
 from .searches import shown
-from .typing import AnyTuple
+from .typing import AnyFunction, AnyTuple
 from .variable import Variable
 
 FOLLOWED_LIBRARIES = ("numpy", "scipy")
@@ -27,15 +27,24 @@ class Equalities:
         self.apart, self.met = apart, dict[AnyTuple, Variable]()
 
 
-def are_apart(a: Any, b: Any, frame: Any) -> bool:
-    """Does the comparison of a with b in the `frame` take them for unequal?"""
+def are_apart(sides: AnyTuple, frame: Any, equal: AnyFunction) -> bool:
+    """Does the comparison of two sides in the `frame` take them for unequal? `equal(*sides)`: are they
+    equal?"""
     noted = OPEN.equalities
-    if noted is None or a is b or package_of_frame(frame) not in FOLLOWED_LIBRARIES or not has_derivative(a):
+    if noted is None or sides[0] is sides[1] or package_of_frame(frame) not in FOLLOWED_LIBRARIES:
         return False
+    tracked = [side for side in sides if has_derivative(side)]
     place = frame.f_code, frame.f_lasti
-    if place not in noted.apart and equal_somewhere(a, b):
-        noted.met[place] = a
-    return place in noted.apart
+    if tracked and place not in noted.apart and equal(*sides):
+        noted.met[place] = tracked[0]
+    return bool(tracked) and place in noted.apart
+
+
+def truth(x: Variable) -> bool:
+    """bool(x), which compares x with zero."""
+    if OPEN.equalities is not None and are_apart((x, 0.0), frame_outside("tapegrad"), equal_somewhere):
+        return True
+    return truth_of(x)
 
 
 def equal_somewhere(a: Any, b: Any) -> bool:

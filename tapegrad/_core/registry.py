@@ -6,7 +6,9 @@ functions that lower folders call as `late.name` and a higher module supplies. `
 add entries."""
 
 import importlib
+import signal
 import sys
+import threading
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -273,17 +275,37 @@ FOR_USERS = (
 TABLES: AnyList = []  # the tables of operations
 
 
-class TableTransaction:
-    """A context for modules that fill `TABLES`. If a module fails to load, or the import is interrupted,
-    the tables are restored and the modules are unloaded. The next use loads them again. An operation
-    whose rules were not declared yet would run without a derivative."""
+class LoadTransaction:
+    """A context for modules that load others. The handlers of signals run at its end, because other code
+    finds a half-loaded module. If a module fails to load, the tables are restored and the modules are
+    unloaded. The next use loads them again. An operation whose rules were not declared yet would run without
+    a derivative."""
 
     def __enter__(self) -> None:
         self.modules, self.tables = set(sys.modules), [(table, dict(table)) for table in TABLES]
+        self.waiting: AnyList = []
+        self.handlers: AnyDict = {}
+        self.open = True
+        if threading.current_thread() is threading.main_thread():  # no other one runs handlers
+            for number in signal.valid_signals():
+                if callable(handler := signal.getsignal(number)):
+                    self.handlers[number] = handler
+                    signal.signal(number, self.wait)
+
+    def wait(self, number: int, frame: Any) -> None:
+        self.waiting.append(number) if self.open else self.handlers[number](number, frame)
 
     def __exit__(self, kind: type | None, error: Any, traceback: Any) -> None:
-        if kind is None:
-            return
+        if kind is not None:
+            self.unload()
+        self.open = False  # an interrupt from here on leaves handlers that call the user's
+        for number, handler in self.handlers.items():
+            if signal.getsignal(number) == self.wait:
+                signal.signal(number, handler)
+        for number in self.waiting:
+            signal.raise_signal(number)
+
+    def unload(self) -> None:
         for table, before in self.tables:
             for key in table.keys() - before.keys():
                 del table[key]
@@ -304,7 +326,7 @@ def load(name: str) -> ModuleType:
         )
     if name in sys.modules:
         return importlib.import_module(name)
-    with TableTransaction():
+    with LoadTransaction():
         return importlib.import_module(name)
 
 

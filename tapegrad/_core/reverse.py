@@ -230,6 +230,13 @@ class Tape(Trace):
         # `look`: the slot above which `grown` is called
         self.layouts, self.swept, self.look = {}, swept, LONG_TAPE_RECORDS
 
+    @classmethod
+    def at_a_point(cls) -> "Tape":
+        """A tape of what is linear in its leaves, as w -> J(x)^H w."""
+        tape = cls()
+        tape.at_point = True
+        return tape
+
     def watch(self, value: Any) -> Variable:
         """Make `value` a new leaf. It belongs to the caller, so the first write copies it."""
         x = variable(frozen(value) if isinstance(value, Variable) else value, self, len(self.records))
@@ -394,7 +401,7 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
 
 def _sweep(trace: Tape, seeds: AnyList, again: bool | None, even: bool = False) -> AnyList:
     """`again`: None in the first sweep; later, whether careful rules may be used. `even`: in the third."""
-    records = [careful_record(r, even) for r in trace.records] if again else trace.records
+    records = [careful_record(r, even, trace.at_point) for r in trace.records] if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made: Any = getattr(records, "cotangents", None)
     G: AnyList = [None] * (top + 1) if made is None else made(top + 1)
@@ -473,13 +480,13 @@ def _swept(records: AnyList, G: AnyList, again: bool | None) -> None:
             G[i][j] = g
 
 
-def careful_record(record: AnyTuple, even: bool) -> AnyTuple:
+def careful_record(record: AnyTuple, even: bool, at_point: bool) -> AnyTuple:
     rule, i, second, j, *rest = record
     squares = (len(i) == 2 and i[0] == i[1] if second is MANY else i == j) if even else None
     if rule is None and second is None or second in (REGION, ELEMENT, PART):
         return record
     slots = i if second is MANY else (i, j)
-    alone = sum([s is not None for s in slots]) == 1
+    alone = None if at_point else sum([s is not None for s in slots]) == 1
     if second is MANY:
         rule, prim = copy.copy(rule), rule
         rule.vjp = tuple([late.careful(one, squares, alone) for one in prim.vjp])

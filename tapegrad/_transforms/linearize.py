@@ -59,7 +59,7 @@ class Products:
 
     def transposed(self) -> "Products":
         """Record w -> J^H w."""
-        tape = watched(reverse.Tape())
+        tape = watched(reverse.Tape.at_a_point())
         ws = {
             k: (y, tape.watch(constant_like(y, 0)))
             for k, y in enumerate([numpy_number(y) for y, _ in self.recorded.low])
@@ -209,7 +209,7 @@ class SecondOrder:
             for kept in self.kept
             for s, v, turned in kept.by_slot()
         }
-        over = watched(reverse.Tape())
+        over = watched(reverse.Tape.at_a_point())
         try:
             seeds = [(s, over.watch(constant_like(numpy_number(value), 0))) for s, value in values.items()]
             G = reverse.pull(self.tape, seeds) if seeds else []

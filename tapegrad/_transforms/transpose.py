@@ -25,7 +25,7 @@ def checked_terms(name: str, terms: Any, args: AnyTuple) -> AnyTuple:
 def transposed_vjp(vjp: AnyFunction, name: str, t: AnyTuple, out: Any, args: AnyTuple, params: Params) -> Any:
     """J t from w -> J^T w, which is linear in w: record it and pull t back through it."""
     outs = out if isinstance(out, tuple) else (out,)
-    tape = reverse.Tape()
+    tape = reverse.Tape.at_a_point()
     ws = [tape.watch(constant_like(o, 0)) for o in outs]
     terms = checked_terms(
         name, vjp(tuple(ws) if isinstance(out, tuple) else ws[0], out, *args, **params), args
@@ -50,7 +50,7 @@ def transposed_jvp(
     jvp: AnyFunction, g: Any, out: Any, need: AnyTuple, args: AnyTuple, params: Params
 ) -> AnyList:
     """J^T g from t -> J t, likewise."""
-    tape = reverse.Tape()
+    tape = reverse.Tape.at_a_point()
     ts = [tape.watch(constant_like(a, 0)) if n else None for a, n in zip(args, need, strict=True)]
     d = jvp(tuple(ts), out, *args, **params)
     pairs = zip(d if isinstance(d, tuple) else (d,), g if isinstance(g, tuple) else (g,), strict=True)

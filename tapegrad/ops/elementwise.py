@@ -182,10 +182,10 @@ def unreached(g, c):
     return select((reshape(count, to=(*lead, 1, 1)) == 0) & (p != p), zero_of(c), c)
 
 
-def careful(rule, squares: bool | None, alone: bool):
+def careful(rule, squares: bool | None, alone: bool | None):
     """A reverse rule that keeps a zero cotangent zero, in further derivatives too, where the factor is
     not finite. `squares`: None, or whether it is one of an operation on twice the same operand, whose
-    cotangents are infinite at zeros of roots only (`even`). `alone`: are the other operands constants?"""
+    cotangents are infinite at zeros of roots only (`even`). `alone`: are the other operands constants? (None: unknown)"""
     rule = getattr(rule, "general", rule)
     if type(rule) is AdaptedRule:
         rule = copy.copy(rule)
@@ -204,10 +204,13 @@ def careful(rule, squares: bool | None, alone: bool):
             return [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
 
         terms = pulled(g, values)
-        constant = alone and (prim.multilinear or prim is multiply.prim)
+        product = prim is multiply.prim or prim is divide.prim
+        constant = alone is not None and (product or alone and prim.multilinear)
         if constant and any(map(has_nan, terms)) and not any([isinstance(x, Variable) for x in values]):
-            # x * 0 is constant in x, whatever the slope of what follows
-            terms = without_irrelevant(terms, *[pulled(filled(g, v), values) for v in (1.0, 2.0)])
+            # x * 0 and 0 / x are constant in x, whatever the slope of what follows
+            steady = without_irrelevant(terms, *[pulled(filled(g, v), values) for v in (1.0, 2.0)])
+            known = alone or prim is divide.prim or (values[1] != 0) | (values[2] != 0)
+            terms = [c if c is None else select(known, d, c) for c, d in zip(terms, steady, strict=True)]
         if prim.multilinear:
             if any(map(has_nan, terms)):  # an irrelevant factor may be any number
                 others = [pulled(g, [filled(x, v) for x in values]) for v in (1.0, 2.0)]

@@ -4,9 +4,9 @@ fast.
 Most implement SciPy's names, some NumPy's. `ops.protocols.function_for` loads them for a name that the
 families do not have."""
 
-from .._core.registry import TableTransaction
+from .._core.registry import LoadTransaction
 
-with TableTransaction():
+with LoadTransaction():
     from . import (  # noqa: F401
         coefficients,
         cosine_transforms,

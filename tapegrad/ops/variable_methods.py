@@ -22,7 +22,7 @@ import numpy as np
 from .._core.abstract_arrays import AbstractText, shown_class
 from .._core.array_content import memo_key
 from .._core.arrays import NUMBERS, is_array, xp_of
-from .._core.equal_numbers import are_apart
+from .._core.equal_numbers import are_apart, equal_somewhere, truth
 from .._core.errors import (
     ArgumentError,
     BatchError,
@@ -42,7 +42,6 @@ from .._core.primitive import (
     layout_of,
     live,
     primal_of,
-    truth_of,
     values_of,
 )
 from .._core.registry import late
@@ -138,7 +137,7 @@ def _primal_operator(op: Callable, f) -> Callable:
     answers = {np.equal: (True, np.True_), np.not_equal: (False, np.False_)}.get(f, ())  # for equal sides
 
     def method(a, b):
-        if answers and OPEN.equalities is not None and are_apart(a, b, getframe(1)):
+        if answers and OPEN.equalities is not None and are_apart((a, b), getframe(1), equal_somewhere):
             return np.full(np.broadcast_shapes(shape(a), np.shape(b)), f is np.not_equal)[()]
         if type(b) in PLAIN and type(a) is not View and type(x := a._value) in PLAIN:  # the usual case
             trace = a._trace
@@ -564,7 +563,7 @@ def _stored(convert: Callable, what: str) -> Callable:
     return method
 
 
-V.__bool__ = _stored(truth_of, "truth values")
+V.__bool__ = _stored(truth, "truth values")
 V.__int__ = _stored(lambda x: int(values_of(x)), "integers")
 V.__trunc__, V.__floor__, V.__ceil__ = [
     lambda x, to=f: to(values_of(x)) for f in (math.trunc, math.floor, math.ceil)

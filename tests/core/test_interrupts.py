@@ -2,8 +2,8 @@
 everything is as before: nothing is open, NumPy's settings, the collector and the user's objects are as they
 were or as the function left them, and the next call gives the right numbers.
 
-Two searches: an exception after each of these instructions (by default a sample that differs from day to day),
-and real signals at random times."""
+Three searches: an exception after each of these instructions (by default a sample that differs from day to
+day), real signals at random times, and signals in the first calls of a process."""
 
 import contextlib
 import datetime
@@ -15,6 +15,7 @@ import itertools
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 import types
@@ -25,7 +26,7 @@ import pytest
 import tapegrad as tg
 from tapegrad._capture import threads
 from tapegrad._capture.remembered import memory_of
-from tapegrad._core import scope
+from tapegrad._core import registry, scope
 from tapegrad._core.reverse import COLLECTOR
 from tapegrad._core.variable import Variable
 
@@ -430,6 +431,33 @@ def test_many_signals(name):
     """100,000 in all, most of them in the short programs."""
     with alarms():
         signalled(name, 3_000 if name in LONG else 12_000)
+
+
+# --- while modules load ---
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(150, marks=pytest.mark.long)])
+def test_signals_in_the_first_calls_of_a_process(count):
+    """These load modules and declare operations."""
+    program = os.path.join(os.path.dirname(__file__), "..", "support", "interrupted_loading.py")
+    run = subprocess.run(
+        [sys.executable, program, str(count), str(TODAY.random())], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_handlers_of_signals_wait_while_modules_load():
+    with alarms():
+        before, loaded = signal.getsignal(signal.SIGALRM), []
+        with pytest.raises(KeyboardInterrupt), registry.LoadTransaction():
+            signal.raise_signal(signal.SIGALRM)
+            with registry.LoadTransaction():
+                signal.raise_signal(signal.SIGALRM)
+            loaded.append(True)
+        assert loaded and signal.getsignal(signal.SIGALRM) is before
+        with pytest.raises(ValueError), registry.LoadTransaction():
+            raise ValueError
+        assert signal.getsignal(signal.SIGALRM) is before
 
 
 def classes_with_destructors():

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse
+import scipy.special
+import scipy.stats
 
 import tapegrad as tg
 from tapegrad._core.reverse import has_nan
@@ -335,11 +337,36 @@ def test_infinite_slopes_of_what_is_no_root_of_squares():
         lambda x: np.log(x**2).sum(),
         lambda x: (1 / np.sqrt(x * x)).sum(),
         lambda x: (x / np.sqrt(x @ x)).sum(),
+        lambda x: np.cbrt(x * np.sin(x)).sum(),
     ):
         with np.errstate(all="ignore"):
             assert not np.isfinite(tg.grad(f)(zeros)).any()
     assert (tg.grad(lambda x: np.sqrt(x).sum() + np.sqrt(((x - x[::-1]) ** 2).sum()))(zeros) == np.inf).all()
     np.testing.assert_array_equal(tg.grad(lambda x: np.sqrt(x[0] ** 2 + x[1]))(zeros), [0, np.inf])
+
+
+SHARES = {
+    "entropy": lambda x: scipy.stats.entropy(x),
+    "relative entropy": lambda x: scipy.stats.entropy(x, np.array([0.2, 0.3, 0.1, 0.4])),
+    "by hand": lambda x: scipy.special.entr(x / x.sum()).sum(),
+    "by a factor": lambda x: np.sqrt(x * (1 / x.sum())).sum(),
+    "by rows": lambda x: np.cbrt(np.stack([x, 2 * x]) / np.stack([x, x * x]).sum(1, keepdims=True)).sum(),
+}
+
+
+@pytest.mark.parametrize("f", SHARES.values(), ids=SHARES)
+def test_a_share_of_zero(f):
+    """Its slope is infinite with respect to its own weight, and 0 with respect to the sum of all."""
+    x = np.array([0.5, 0.0, 0.2, 0.9])
+    others = np.array([0, 2, 3])
+    with np.errstate(all="ignore"):
+        prepared = tg.prepare(f, x + 1)
+        replayed = [prepared.grad(at) for at in (x + 1, x + 2, x)][-1]
+        found = [tg.grad(f)(x), tg.jacobian(f, mode="forward")(x), replayed]
+    wanted = np.array([(f(x + 1e-6 * e) - f(x - 1e-6 * e)) / 2e-6 for e in np.eye(4)[others]])
+    for slopes in found:
+        assert np.isinf(slopes[1])
+        np.testing.assert_allclose(slopes[others], wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble, np.complex128])

@@ -469,3 +469,47 @@ def test_factors_that_jump_have_no_derivative():
     for f, x in (scipy.linalg.hessenberg, ONES), (scipy.linalg.signm, np.outer(np.arange(4.0), np.ones(4))):
         with pytest.raises(np.linalg.LinAlgError, match="zero up to rounding|0 up to rounding"):
             tg.grad(lambda x, f=f: np.sum(f(x)))(x)
+
+
+@pytest.mark.filterwarnings("ignore:a derivative of eigenvectors")
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)], ids=str)
+@pytest.mark.parametrize("columns", [0, 1])
+def test_svd_at_singular_values_of_exactly_zero(shape, columns):
+    """An odd function of them is smooth; its slope there is that of the sine at 0, or of its expansion."""
+    rng = np.random.default_rng(7)
+    a, weights = np.zeros(shape), rng.standard_normal(shape)
+    a[:, :columns] = rng.standard_normal((shape[0], columns))
+
+    def f(a):
+        u, s, v = np.linalg.svd(a, full_matrices=False)
+        return ((u * np.sin(s)) @ v * weights).sum()
+
+    units = np.eye(a.size).reshape(-1, *shape)
+    wanted = np.reshape([(f(a + 1e-5 * e) - f(a - 1e-5 * e)) / 2e-5 for e in units], shape)
+    prepared = tg.prepare(f, rng.standard_normal(shape))
+    for _ in range(3):
+        prepared.grad(rng.standard_normal(shape))
+    for found in (tg.grad(f)(a), prepared.grad(a)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+    batch = tg.vmap(tg.grad(f))(np.stack([a, a]))[1]
+    assert np.isnan(batch).all() or np.allclose(batch, wanted)
+
+
+def test_products_with_the_derivative_of_qr_at_dependent_columns():
+    """They exist in one mode as in the others."""
+    a = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
+    f = lambda a: np.concatenate([y.ravel() for y in np.linalg.qr(a)])
+    units = np.eye(6).reshape(6, 3, 2)
+    wanted = np.stack([tg.jvp(f, (a,), (e,))[1] for e in units], -1)
+    push = tg.linearize(f, a)[1]
+    for found in (tg.jacobian(f, mode="forward")(a).reshape(-1, 6), np.stack([push(e) for e in units], -1)):
+        finite = np.isfinite(found)
+        assert not (finite & np.isnan(wanted)).any()
+        np.testing.assert_array_equal(found[finite], wanted[finite])
+    assert np.isnan(wanted).any() and not np.isnan(wanted).all()
+
+
+def test_schur_of_a_plane_that_is_only_turned():
+    a = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.3], [0.0, -0.3, 0.0]])
+    with pytest.raises(np.linalg.LinAlgError, match="write output='complex'"):
+        tg.grad(lambda a: np.sin(scipy.linalg.schur(a)[0]).sum())(a)

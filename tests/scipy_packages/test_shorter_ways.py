@@ -11,7 +11,7 @@ import scipy.signal as sig
 import scipy.special as sp
 import scipy.stats as stats
 from numpy.polynomial import chebyshev, hermite, laguerre, polynomial
-from scipy.spatial import distance
+from scipy.spatial import distance, geometric_slerp
 from scipy.spatial.transform import Rotation
 
 import tapegrad as tg
@@ -61,6 +61,9 @@ NO_DERIVATIVE = {  # the formula has none at this point
     "ncx2": lambda c: stats.ncx2.pdf(Y, 3.0, c),
     "power_divergence at 0": lambda p: stats.power_divergence(Y, np.full(5, Y.mean()), lambda_=p)[0],
     "pmean at 0": lambda p: stats.pmean(Y, p),
+    "slerp between equal points": lambda p: geometric_slerp(
+        np.array([1.0, 0.0]), np.stack([np.cos(p), np.sin(p)]), np.array([0.3, 0.7])
+    ),
     "chirp of equal frequencies": lambda f: sig.chirp(X, 1.0 + f, 4.0, 1.0, "hyperbolic"),
 }
 
@@ -125,6 +128,18 @@ def twice(x, p):
         x = x * p
     return checked(x, 1.0) + (x if p == 1 else x**p)
 
+def same(x, p):
+    return x if np.array_equal(p, 1.0) else x**p
+
+def close(x, p):
+    return x if np.allclose(1.0, p) else x**p
+
+def near(x, p):
+    return np.where(np.isclose(p, 1.0), x, x**p)
+
+def true(x, p):
+    return x**p if p - 1 else x
+
 def of_a_function(f, p):
     return f(p) if p == 1 else f(p) ** p
 """,
@@ -140,7 +155,7 @@ def in_general(name):
 @pytest.mark.parametrize(
     "name, by_x, by_p",
     [
-        ("power", np.ones(2), np.sum(Z * np.log(Z))),
+        *[(name, np.ones(2), np.sum(Z * np.log(Z))) for name in ("power", "same", "close", "near", "true")],
         ("checked", 3 * np.ones(2), 3 * np.sum(Z)),
         ("guarded", [0.5, -4.0], 2.0),
         ("limit", 1 / Z, np.nan),

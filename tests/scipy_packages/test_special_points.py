@@ -1,6 +1,7 @@
 """A search for silent wrong numbers at special points of the calls of the tables: zeros of either sign, equal
 and repeated elements, integers, denormal numbers. Each seed draws other points."""
 
+import calls_further
 import calls_polynomial
 import calls_signal
 import calls_systems
@@ -28,9 +29,17 @@ NOT_SMOOTH = {
     "ss2zpk",
     "stft by fs",
     "lombscargle mean",
+    "coherence",
+    "order_filter",
+    "sawtooth",
+    "spectrogram by fs",
+    "freqz",
 }
 CALLS = [
-    c for c in [*calls_polynomial.CALLS, *calls_systems.CALLS, *calls_signal.CALLS] if c[0] not in NOT_SMOOTH
+    c
+    for module in (calls_polynomial, calls_systems, calls_signal, calls_further)
+    for c in module.CALLS
+    if c[0] not in NOT_SMOOTH
 ]
 
 

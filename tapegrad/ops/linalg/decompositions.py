@@ -13,6 +13,7 @@ import scipy.linalg
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import is_tracked, live, primal_of, seen, values_of
+from ..._core.reverse import known
 from ..._core.variable import Variable
 from ..declare import NUMPY, dtype, implements, ndim, primitive, rules, shape, xp
 from ..elementwise import absolute, over0, select, times0
@@ -25,6 +26,7 @@ from .degenerate_spectra import (
     end_recording_of_equal_values,
     hidden,
     infinitesimal_parts,
+    limit_over,
     lost_by,
     over_gaps,
     quotient,
@@ -182,7 +184,7 @@ def svd_of(x, u, s, vh, *, split):
 def over_sums(m, s):
     """m_ij / (s_i + s_j) for an anti-Hermitian m. The diagonal of a real one is zero, also where s is."""
     sums = column(s) + row_vector(s)
-    return over0(m, sums if dtype(m).kind == "c" else sums + xp(s).eye(shape(s)[-1], dtype=dtype(s)))
+    return limit_over(m, sums if dtype(m).kind == "c" else sums + xp(s).eye(shape(s)[-1], dtype=dtype(s)))
 
 
 def _svd_vjp(g, out, need, x, _u, _s, _vh, split):
@@ -195,14 +197,15 @@ def _svd_vjp(g, out, need, x, _u, _s, _vh, split):
     mu = 0.0 if gu is None else matmul(H(u), gu)
     mv = 0.0 if gvh is None else matmul(vh, H(gvh))
     plus, minus = steady(mu + mv, part="anti"), steady(mu - mv, part="anti")
-    core = quotient(plus, split_eigenvalues(s, split)) + over_sums(anti(minus), s)
+    apart = split_eigenvalues(s, split)
+    core = quotient(plus, apart) + over_sums(anti(minus), apart)
     if hidden(s):
         core = core + unknown(absolute(mu) + absolute(mv), s)
     left = matmul(core if m is None else core + m, vh)
     if gu is not None and n > k:
-        a = matmul(u, left) + matmul(over0(steady(gu - matmul(u, mu)), row_vector(s)), vh)
+        a = matmul(u, left) + matmul(limit_over(steady(gu - matmul(u, mu)), row_vector(apart)), vh)
     elif gvh is not None and k > n:
-        a = matmul(u, left + over0(steady(gvh - matmul(H(mv), vh)), column(s)))
+        a = matmul(u, left + limit_over(steady(gvh - matmul(H(mv), vh)), column(apart)))
     else:
         a = matmul(u, left)
     return a, None, None, None
@@ -236,9 +239,9 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     whole = compute_uv and full_matrices and n != k
     u, s, vh = singular(primal_of(a))
     if isinstance(a, Variable):
-        end_recording_of_equal_values(a, s, compute_uv)
+        end_recording_of_equal_values(a, s, compute_uv, compute_uv)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
-        split, turn, r = choices_among_equals(a, s, lambda tangent: H(u) @ tangent @ H(vh), dtype(u))
+        split, turn, r = choices_among_equals(a, s, lambda tangent: H(u) @ tangent @ H(vh), dtype(u), True)
         u, vh = (u, vh) if r is None else (u @ r, H(r) @ vh)
         u, s, vh = svd_of(a, u, s, vh, split=split)
         s = split_eigenvalues(s, split)
@@ -333,8 +336,8 @@ def solve_of_rank(r, b, trans=0, asked=0.0):
     plain = primal_of(r)
     pivots, rounding = diagonals(plain), 8 * shape(r)[-1] * np.finfo(dtype(r)).eps
     dependent = absolute(pivots) <= rounding * absolute(plain).max(-2)
-    known = seen(dependent)
-    if known is not None and not known.any():
+    values = seen(dependent)
+    if values is not None and not values.any():
         return solve_triangular(r, b, trans)
     b = b + column(select(dependent & (asked != 0), np.nan, 0.0))
     with_pivots = lambda p: r + with_diagonals(select(dependent, p - diagonals(r), 0.0), to=shape(r)[-2:])
@@ -352,7 +355,10 @@ def _qr_vjp(g, out, need, x):
     c = matmul(q, u + triangle(H(n), lower=True, strict=True) + _real_diagonal(n))
     asked: Any = 0.0
     for cotangent in (gq, gr):
-        asked = asked if cotangent is None else asked + absolute(primal_of(cotangent)).sum(-2)
+        if cotangent is not None:
+            values, tracked = known(cotangent)
+            # (a tracked zero stands for any cotangent)
+            asked = asked + absolute(primal_of(cotangent)).sum(-2) + (tracked and not np.any(values))
     return (H(solve_of_rank(r, H(c if gq is None else c + gq), asked=asked)),)
 
 

@@ -23,6 +23,7 @@ A single one of several equal eigenvalues has no derivative, but subgradients, l
 Reverse mode returns one of them, forward mode the derivative along the tangent."""
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,8 @@ from ..._core.forward import Dual
 from ..._core.primitive import RECORDED, TransparentTrace, layout_of, live, primal_of, values_of
 from ..._core.reverse import Tape
 from ..._core.variable import Variable, View, variable
-from ..declare import ndim, primitive, rules
-from ..elementwise import absolute
+from ..declare import ndim, primitive, rules, same
+from ..elementwise import absolute, over0, select
 from ..nondifferentiable import warn_user
 from ..products import H, column, matmul, row_vector
 from ..shaping import conj, real, sum
@@ -55,12 +56,19 @@ class SplittingTrace(Dual, TransparentTrace):
     __slots__ = ()
 
     def apply(self, prim, args, params):
-        if prim is quotient.prim:
+        if prim is quotient.prim or prim is limit_over.prim:
             (m, m1), (w, w1) = [
                 (a._value, a._slot) if isinstance(a, Variable) and a._trace is self else (a, None)
                 for a in args
             ]
-            return divided(anti(m), abs(m), w, None if m1 is None else anti(m1), w1)
+            if prim is quotient.prim:
+                return divided(anti(m), abs(m), w, None if m1 is None else anti(m1), w1)
+            if w1 is None:
+                return limit_over(m, w)
+            if m1 is None:
+                return over0(m, w)
+            zero = (m == 0) & (w == 0)
+            return over0(select(zero, m1, m), select(zero, w1, w))
         if prim is without_eta.prim:
             return args[0]._value
         if prim is steady.prim:  # the first order in eta rotates with the vectors in any case
@@ -113,6 +121,12 @@ def quotient(m, w):
     """k_ij / (w_j - w_i) for the anti-Hermitian part k of m, or its limit at equal eigenvalues. Zero on
     the diagonal."""
     return divided(anti(m), abs(m), w)
+
+
+@primitive(batch="elementwise")
+def limit_over(m, w):
+    """m / w, or its limit where both are zero: nan where they have no first order in eta."""
+    return over0(select((m == 0) & (w == 0), math.nan, m), w)
 
 
 @primitive(holomorphic=False, batch="matrix")
@@ -274,6 +288,12 @@ rules(
     jvp=lambda t, out, k, w: over_gaps_of(t, out, w),
 )
 rules(
+    limit_over,
+    lambda g, out, m, w: over0(without_eta(g), without_eta(w)),
+    lambda g, out, m, w: -over0(without_eta(g) * out, without_eta(w)),
+    jvp=same,
+)
+rules(
     quotient,
     lambda g, out, m, w: anti(over_gaps(without_eta(g), without_eta(w))),
     lambda g, out, m, w: _over_gaps_w(without_eta(g), out, without_eta(w)),
@@ -312,18 +332,19 @@ def hidden(w) -> bool:
 
 
 @primitive(batch="matrix")
-def has_close_values(w):
-    """Are any of these values, which are sorted, equal?"""
-    if w.shape[-1] < 2:
-        return w.sum(-1) != w.sum(-1)
+def has_close_values(w, *, zeros):
+    """Are any of these values, which are sorted, equal, or zero?"""
+    if zeros or w.shape[-1] < 2:
+        zero = (w == 0).any(-1) & zeros
+        return zero if w.shape[-1] < 2 else zero | has_close_values(w, zeros=False)
     ends = abs(w[..., :: w.shape[-1] - 1]).max(-1)
     return abs(w[..., 1:] - w[..., :-1]).min(-1) <= closeness(w) * ends
 
 
-def end_recording_of_equal_values(a, w, vectors: bool) -> None:
+def end_recording_of_equal_values(a, w, vectors: bool, zeros: bool = False) -> None:
     """Raise in a recording if some eigenvalues of a are equal, and a derivative must know that. The call
     then runs plainly. A replay compares, and departs once some are equal. Reverse mode of the values alone
-    needs no such knowledge."""
+    needs no such knowledge. `zeros`: so where some are zero."""
     if not isinstance(w, Variable) or w._trace is None or w._trace.visibility != RECORDED:
         return
     followed = False
@@ -332,7 +353,7 @@ def end_recording_of_equal_values(a, w, vectors: bool) -> None:
         a = a._value
     if not followed:
         return
-    close = has_close_values(w)
+    close = has_close_values(w, zeros=zeros)
     if bool(close.any() if ndim(close) else close):
         raise BatchError("derivatives at equal eigenvalues or singular values are not recorded")
 
@@ -390,17 +411,20 @@ def splitting(w):
     return at - same @ at / same.sum(-1)
 
 
-def choices_among_equals(a, w, project, d) -> tuple:
+def choices_among_equals(a, w, project, d, sums: bool = False) -> tuple:
     """(numbers that split equal values w of the matrix a; the rotation of their vectors, of dtype d; the
     rotation that makes the tangent diagonal among them), with None for what is not needed. The Hermitian
-    part of `project(tangent)` is the tangent between the vectors."""
-    if hidden(w) or not has_equal_values(w):
+    part of `project(tangent)` is the tangent between the vectors. `sums`: the numbers split zeros from their
+    opposites, too."""
+    if hidden(w):
         return None, None, None
+    equal, zero = has_equal_values(w), (w == 0) & sums
     taped, tangent = levels(a)
-    if not (taped or tangent is not None):
-        return None, None, None
+    split = splitting(w) + zero * w.shape[-1] if taped and (equal or zero.any()) else None
+    if not (equal and (taped or tangent is not None)):
+        return split, None, None
     r, alike = (None, None) if tangent is None else rotate_equal_vectors(hermitian(project(tangent)), w)
-    return splitting(w) if taped else None, vector_rotations(w, alike, d), r
+    return split, vector_rotations(w, alike, d), r
 
 
 def split_eigenvalues(w, split):

@@ -81,6 +81,11 @@ def standard(b, z, t: np.ndarray):
         return z
     m, turn = matmul(H(z), matmul(b, z)), np.eye(n)
     for k in pairs:
+        if abs(t[k, k + 1] + t[k + 1, k]) <= 1e-12 * abs(t[k, k + 1]):
+            raise SingularError(
+                "scipy.linalg.schur: of a pair of eigenvalues any basis is standard, so the factors have no "
+                "derivative; write output='complex'"
+            )
         p, q, r, s = m[k, k], m[k, k + 1], m[k + 1, k], m[k + 1, k + 1]
         angle = -0.5 * arctan((p - s) / (q + r))
         first, last = [np.zeros((n, n)) for _ in range(2)]

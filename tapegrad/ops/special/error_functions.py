@@ -242,7 +242,7 @@ def divergence_in_kernels(x, y, usual, limit):
 rel_entr = special_ufunc(
     sp.rel_entr,
     lambda g, out, x, y: times0(g, log(x / y) + 1.0),
-    lambda g, out, x, y: -over0(g * x, y),
+    lambda g, out, x, y: -times0(g, over0(x, y)),
     scalar=lambda x, y: divergence_in_kernels(x, y, x * np.log(x / y), 0.0),
     rough=True,
 )
