@@ -1,5 +1,5 @@
-"""einsum: diagonals of repeated labels and sums over labels of one operand come first. Two operands are
-then multiplied as batches of matrices, if they have that form."""
+"""einsum: diagonals of repeated labels and sums over labels of one operand come first. Then two operands
+at a time are contracted: as batches of matrices, if they have that form."""
 
 import functools
 import math
@@ -12,10 +12,11 @@ from numpy import ndarray
 from .._core.arrays import xp_of
 from .._core.primitive import layout_of, view
 from .._core.variable import ArrayVariable, Variable, View
+from .declare import dtype as dtype_of
 from .declare import implements, ndim, primitive, rules, shape, sum_of_given, xp
 from .layouts import in_library_layout
 from .products import T, diagonals, product, reordered, two_operands
-from .shaping import argsort, arrays_of, fit_to_shape, reshape, sum
+from .shaping import argsort, arrays_of, astype, fit_to_shape, reshape, sum
 
 
 def _contract_stacked(run, xs, params):
@@ -28,16 +29,17 @@ def _contract_stacked(run, xs, params):
 
 
 @primitive(batch=_contract_stacked, total=True, known_as="einsum")
-def contract(*xs, subscripts, optimize):
-    """einsum, if every label is unique in its operand and occurs in the result or in another operand."""
-    if len(xs) == 2 and type(xs[0]) is type(xs[1]) is ndarray:
+def contract(x, y, *, subscripts):
+    """einsum of two operands, if every label is unique in its operand and occurs in the result or in the
+    other operand."""
+    if type(x) is type(y) is ndarray:
         how = as_matrices(subscripts)
         if (
             how is not None
-            and math.prod(xs[0].shape) * math.prod([xs[1].shape[k] for k in how.free]) > FEW_MULTIPLICATIONS
+            and math.prod(x.shape) * math.prod([y.shape[k] for k in how.free]) > FEW_MULTIPLICATIONS
         ):
-            return how(*xs)
-    return xp_of(xs[0]).einsum(subscripts, *xs, optimize=optimize)
+            return how(x, y)
+    return xp_of(x).einsum(subscripts, x, y)
 
 
 # multiplications; up to here NumPy's own loop is faster than the preparation for BLAS
@@ -98,34 +100,60 @@ def as_matrices(subscripts: str) -> AsMatrices | None:
     return AsMatrices(subscripts, x, y, result) if summed and free else None
 
 
-def _contract_vjp(g, out, need, *xs, subscripts, optimize):
-    """The cotangent of one operand: g contracted with the other operands onto its labels."""
+def _contract_vjp(g, out, need, x, y, subscripts):
+    """The cotangent of one operand: g contracted with the other one onto its labels."""
     left, result = subscripts.split("->")
-    labels = left.split(",")
-    best = optimize or len(xs) > 2
-    terms = []
-    for i, wanted in enumerate(need):
-        if not wanted:
-            terms.append(None)
-            continue
-        others = [j for j in range(len(xs)) if j != i]
-        text = ",".join([result] + [labels[j] for j in others]) + "->" + labels[i]
-        terms.append(contract(g, *[xs[j] for j in others], subscripts=text, optimize=best))
-    return terms
+    a, b = left.split(",")
+    return [
+        contract(g, other, subscripts=f"{result},{known}->{wanted}") if needed else None
+        for needed, other, known, wanted in zip(need, (y, x), (b, a), (a, b), strict=True)
+    ]
 
 
-def _contract_jvp(t, out, *xs, subscripts, optimize):
+def _contract_jvp(t, out, x, y, subscripts):
+    dx, dy = t
     return sum_of_given(
         [
-            contract(*xs[:i], d, *xs[i + 1 :], subscripts=subscripts, optimize=optimize)
-            for i, d in enumerate(t)
-            if d is not None
+            None if dx is None else contract(dx, y, subscripts=subscripts),
+            None if dy is None else contract(x, dy, subscripts=subscripts),
         ]
     )
 
 
 rules(contract, joint=_contract_vjp, jvp=_contract_jvp)
 contract.prim.multilinear = True
+
+
+def by_pairs(text: str, xs: list | tuple, optimize):
+    """The sums of products, two operands at a time."""
+    if len(xs) == 2 and not optimize:
+        return contract(*xs, subscripts=text)
+    order = pairs if type(optimize) in (bool, str) else pairs.__wrapped__
+    common = np.result_type(*map(dtype_of, xs))
+    xs = [x if len(xs) == 2 or dtype_of(x) == common else astype(x, to=common) for x in xs]
+    for (j, k), subscripts in order(text, tuple(map(shape, xs)), optimize):
+        xs.append(contract(xs.pop(j), xs.pop(k), subscripts=subscripts))
+    return xs[0]
+
+
+@functools.lru_cache(512)
+def pairs(text: str, shapes: tuple, optimize) -> list:
+    """The order of NumPy's `einsum_path`, as (places of two operands, subscripts); what they give becomes
+    the last operand. Where NumPy takes more at once, they are taken from the last one on."""
+    given, (left, result), found = [np.broadcast_to(0.0, s) for s in shapes], text.split("->"), []
+    labels = left.split(",")
+    for step in [*np.einsum_path(text, *given, optimize=optimize or True)[0][1:], range(len(shapes))]:
+        places = sorted({k % len(labels) for k in step})
+        while len(places) > 1:
+            j, k = places.pop(), places.pop()
+            x, y = labels.pop(j), labels.pop(k)
+            read = {*result, *"".join(labels)}
+            labels.append("".join([a for a in dict.fromkeys(x + y) if a in read]) if labels else result)
+            found.append(((j, k), f"{x},{y}->{labels[-1]}"))
+            places += [len(labels) - 1] * bool(places)
+    return found
+
+
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -179,7 +207,7 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
     if type(operands[0]) is str and out is dtype is None and order == "K":
         text = _contracted(operands[0], operands[1:])
         if text is not None:
-            y = contract(*operands[1:], subscripts=text, optimize=optimize)
+            y = by_pairs(text, operands[1:], optimize)
             return in_library_layout(y, np.einsum, operands, {"optimize": optimize} if optimize else {})
     xs, labels, result = _parsed(operands)
     if len(set(result)) != len(result) or not set(result) <= {a for p in labels for a in p}:
@@ -215,7 +243,7 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
             + "->"
             + "".join([letter[a] for a in result])
         )
-        y = contract(*xs, subscripts=text, optimize=optimize)
+        y = by_pairs(text, xs, optimize)
     y = y if dtype is None else fit_to_shape(y, shape(y), np.dtype(dtype))
     named = {} if dtype is None and order == "K" else {"dtype": dtype, "order": order, "casting": casting}
     return in_library_layout(y, np.einsum, operands, {"optimize": optimize, **named} if optimize else named)

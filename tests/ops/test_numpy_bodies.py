@@ -114,6 +114,45 @@ def test_einsum_that_needs_no_preparation(seed):
         tg.grad(f)(*xs, xs[0])
 
 
+@pytest.mark.parametrize("optimize", [False, True, ("greedy", 9), ["einsum_path", (0, 2), (0, 1, 2)]])
+def test_einsum_of_many_takes_two_at_a_time(optimize):
+    """In NumPy's order or the given one, in the type of all operands, with derivatives of both kinds."""
+    r = np.random.default_rng(4)
+    text, small = "ab,asc,st,btd->cd", np.array([[100, 27], [3, -100]], np.int8)
+    A, B, C = r.standard_normal((3, 3)), r.standard_normal((3, 2, 4)), 1j * r.standard_normal((3, 2, 5))
+    f = lambda *xs: np.einsum(text, xs[0], xs[1], small, xs[2], optimize=optimize)
+    y, pull = tg.vjp(f, A, B, C)
+    np.testing.assert_allclose(y, np.einsum(text, A, B, small, C), rtol=1e-13)
+    assert y.dtype == np.complex128
+    w = r.standard_normal(y.shape) + 1j * r.standard_normal(y.shape)
+    for k, (x, g) in enumerate(zip((A, B, C), pull(w), strict=True)):
+        v = r.standard_normal(x.shape)
+        moved = [v if n == k else z for n, z in enumerate((A, B, C))]
+        slope = np.einsum(text, *moved[:2], small, moved[2])
+        np.testing.assert_allclose((g * v).sum().real, (w.conj() * slope).sum().real, rtol=1e-11)
+    of_bytes = lambda x: np.einsum("a,ab,bc->c", small[0], small, x)
+    np.testing.assert_allclose(tg.vjp(of_bytes, A[:2])[0], of_bytes(A[:2]), rtol=1e-13)
+
+
+def test_einsum_of_many_is_one_block():
+    """No operation of a contraction of four operands stays with NumPy's own loops."""
+    r = np.random.default_rng(0)
+    A, H = r.standard_normal((6, 8, 2, 8)), r.standard_normal((2, 2))
+
+    def f(A):
+        E = np.eye(8)
+        for a in A:
+            E = np.einsum("ab,asc,st,btd->cd", E, a, H, a)
+        return np.trace(E)
+
+    p = tg.prepare(f, A)
+    for _ in range(40):
+        g = p.grad(A)
+    np.testing.assert_allclose(g, tg.grad(f)(A), rtol=1e-11, atol=1e-9)
+    report = p.report()
+    assert "in 1 blocks" in report and "calls of Python" not in report
+
+
 def test_einsum_refuses_what_does_not_fit():
     f = lambda x: np.einsum("ij,jk->ik", x, np.ones((4, 2))).sum()
     with pytest.raises(ValueError, match="label"):

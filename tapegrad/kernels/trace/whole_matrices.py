@@ -223,7 +223,7 @@ def length(x, axis=None, keepdims: bool = False, **_) -> Sym:
     return Sym(g, np.array(nodes, np.int64).reshape(kept_dims(x.shape, axes) if keepdims else kept))
 
 
-def contraction(*xs, subscripts: str, optimize) -> Sym:
+def contraction(*xs, subscripts: str) -> Sym:
     """Return the sums of products of einsum, written out."""
     symbols = [as_real_symbol(x) for x in lifted(*xs)]
     g, nodes = symbols[0].g, [x.nodes for x in symbols]

@@ -65,7 +65,7 @@ def convolve_full(x, y) -> PlacedArray:
     return PlacedArray(b, to)
 
 
-def contracted(subscripts: str, *xs: PlacedArray, optimize) -> PlacedArray:
+def contracted(subscripts: str, *xs: PlacedArray) -> PlacedArray:
     """einsum of one or two arrays."""
     given, to_labels = subscripts.replace(" ", "").split("->")
     labels = given.split(",")
@@ -76,10 +76,10 @@ def contracted(subscripts: str, *xs: PlacedArray, optimize) -> PlacedArray:
     }
     order = [label for label in sizes if label not in to_labels] + [*to_labels]
     shape = tuple([sizes[label] for label in order])
-    if len(xs) > 2 or "." in subscripts or not {x.kind for x in xs} <= {"f", "c"}:
+    if "." in subscripts or not {x.kind for x in xs} <= {"f", "c"}:
         raise NotPlaced("einsum")
     if any([x.kind == "c" for x in xs]):
-        of_parts = functools.partial(contracted, subscripts, optimize=optimize)
+        of_parts = functools.partial(contracted, subscripts)
         return (
             composed(of_parts(xs[0].real), of_parts(xs[0].imag)) if len(xs) == 1 else bilinear(of_parts, *xs)
         )
