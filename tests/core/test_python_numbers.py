@@ -90,7 +90,9 @@ def test_derivatives(name):
     [
         lambda x: math.fsum([1e16, x[0], -1e16, x[1]]),
         lambda x: (
-            math.sumprod([1e8, float(x[0]), -1e8], [1e8, float(x[1]), 1e8]) if hasattr(math, "sumprod") else x[0]
+            math.sumprod([1e8, float(x[0]), -1e8], [1e8, float(x[1]), 1e8])
+            if hasattr(math, "sumprod")
+            else x[0]
         ),
         lambda x: math.fma(x[0], x[1], -(x[0] * x[1])) if hasattr(math, "fma") else x[0],
     ],
