@@ -407,6 +407,8 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
         SLOTS: slots,
     }
     space["__slotnames__"] = list(slots)  # what `copy` keeps of an instance
+    if "__type_params__" in c.__dict__:  # Python 3.12: `class C[T]`, which a subclass does not inherit
+        space["__type_params__"] = c.__dict__["__type_params__"]
     if issubclass(c, type) and not issubclass(c, ShadowMeta):
         # those of classes whose metaclass is a base of c, so that a class may derive from both
         theirs = [seeing(b) for b in bases_of(c) if issubclass(b, type) and not is_user_class(b)]

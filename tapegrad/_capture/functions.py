@@ -116,6 +116,8 @@ def copy_names(g: Any, f: Any) -> None:
     """g has what `functools.wraps` takes over."""
     g.__qualname__, g.__module__, g.__doc__ = f.__qualname__, f.__module__, f.__doc__
     g.__annotations__ = f.__annotations__
+    if params := getattr(f, "__type_params__", None):  # Python 3.12: `def f[T](x)`
+        g.__type_params__ = params
 
 
 class FunctionCapture(Capture):

@@ -54,7 +54,7 @@ MATH = {
     start=1: functools.reduce(operator.mul, x, start),
     "dist": lambda p, q: functools.reduce(np.hypot, [a - b for a, b in zip(p, q, strict=True)]),
     "sumprod": lambda p, q: sum([a * b for a, b in zip(p, q, strict=True)]),
-    "ldexp": lambda x, i: x * 2.0**i, "remainder": remainder,
+    "ldexp": lambda x, i: x * 2.0**i, "remainder": remainder, "fma": lambda x, y, z: x * y + z,
 }  # fmt: skip
 CMATH = {
     **{name: MATH[name] for name in dir(cmath) if name in SAME and not name.startswith("is")},
@@ -93,6 +93,7 @@ OF_VALUES = frozenset(
 
 OF_COMPLEX = frozenset(("prod", "sumprod"))  # functions of `math` that take complex numbers too
 OF_SEQUENCES = frozenset(("dist", "fsum", "prod", "sumprod", *STATISTICS))
+ROUNDED_ONCE = frozenset(("fsum", "fma", "sumprod"))  # a value that is added to their result
 
 
 def number(x, to: type = float):
@@ -126,9 +127,11 @@ def tracked_real(x):
 @nested
 def seen_values(x):
     """The values of x; raises LookupError where they may not be seen."""
-    if type(x) in HANDLES and (x := seen(x)) is None:
+    if type(x) not in HANDLES:
+        return x
+    if (value := seen(x)) is None:
         raise LookupError
-    return x
+    return value.item()  # `math.sumprod` rounds less for floats of Python
 
 
 def on_numbers(f: Callable, ours: Callable | None) -> Callable:
@@ -155,7 +158,7 @@ def on_numbers(f: Callable, ours: Callable | None) -> Callable:
         except LookupError:
             return ours(*args, **kwargs)
         y = ours(*args, **kwargs)
-        return y + (exact - seen(y)) if f is math.fsum else y
+        return y + (exact - seen(y)) if f.__name__ in ROUNDED_ONCE else y
 
     return run
 

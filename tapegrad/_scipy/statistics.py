@@ -158,7 +158,21 @@ def poisson_binomial(k: np.ndarray, p, kind: str):
     return (red.cumsum(y, 0) if kind == "cdf" else y)[k, np.arange(len(k))]
 
 
-BIVARIATE_TAIL: Any = getattr(_stats_pythran, "_bvnu", None) or _ufuncs._bivariate_normal_cdf
+OLD_INTEGRALS: Any = getattr(scipy.stats, "_mvn", None)  # of SciPy 1.15
+
+
+def old_tail(h: float, k: float, r: float) -> Any:
+    return OLD_INTEGRALS.mvnun([h, k], [math.inf] * 2, [0.0, 0.0], [[1.0, r], [r, 1.0]])[0]
+
+
+BIVARIATE_TAIL: Any = next(
+    (
+        getattr(module, name)
+        for module, name in ((_stats_pythran, "_bvnu"), (_ufuncs, "_bivariate_normal_cdf"))
+        if hasattr(module, name)
+    ),
+    old_tail,
+)
 HALF_NODES, HALF_WEIGHTS = [v / 2 for v in np.polynomial.legendre.leggauss(64)]  # on (-1/2, 1/2)
 
 
@@ -184,6 +198,17 @@ def bivariate_tail(h, k, r):
     return with_derivative_of(value, y)
 
 
+def rectangle(lower, upper, mean, cov, *_):
+    """The probability of a rectangle under a normal law of two variables, and the state of success."""
+    if shape(cov) != (2, 2):
+        raise NoRuleError("scipy.stats.multivariate_normal.cdf has no derivative beyond two variables")
+    scales = [sqrt(cov[n, n]) for n in (0, 1)]
+    r = cov[0, 1] / (scales[0] * scales[1])
+    (a, b), (c, d) = [[(x[n] - mean[n]) / scales[n] for x in (lower, upper)] for n in (0, 1)]
+    corners = (1, a, c), (-1, b, c), (-1, a, d), (1, b, d)
+    return sum([sign * bivariate_tail(h, k, r) for sign, h, k in corners]), 0
+
+
 FOLLOWED.leaf(scipy.stats.shapiro.__wrapped__, lambda x: _morestats.ShapiroResult(*shapiro(x)))
 FOLLOWED.leaf(_stats_pythran.siegelslopes, repeated_medians)
 FOLLOWED.leaf(_stats.gaussian_kernel_estimate, lambda *args: exp(log_kernels(*args)))
@@ -191,7 +216,8 @@ FOLLOWED.leaf(_stats.gaussian_kernel_estimate_log, log_kernels)
 FOLLOWED.leaf(_stats.von_mises_cdf, von_mises_cdf)
 if hasattr(_ufuncs, "_log1mexp"):
     FOLLOWED.leaf(_ufuncs._log1mexp, log1mexp)
-for _module, _name, _rule in (  # the first two: up to SciPy 1.17; the others: from 1.18 on
+for _module, _name, _rule in (  # of SciPy 1.15; the next two: up to 1.17; the others: from 1.18 on
+    (OLD_INTEGRALS, "mvnun", rectangle),
     (_stats_pythran, "_bvnu", bivariate_tail),
     (_stats_pythran, "_poisson_binom", poisson_binomial),
     (_ufuncs, "_bivariate_normal_cdf", bivariate_tail),

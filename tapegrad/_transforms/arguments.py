@@ -183,9 +183,12 @@ class Inputs:
                 self._check(n)
 
     def _check(self, n: int) -> None:
-        a = self.args[n]
+        a, place = self.args[n], f"argument {n}"
         if is_node(a):
-            return
+            members = self.flat[n]
+            if not members or any(map(is_active, members)) or any([isinstance(x, Const) for x in members]):
+                return
+            a, place = members[0], f"no leaf of argument {n} is a float; the first"
         if isinstance(a, Const):
             raise ArgumentError(
                 f"{self.call}: argument {n} is marked Const, and argnums asks for its derivative"
@@ -206,8 +209,7 @@ class Inputs:
             else "pass a float array"
         )
         raise ArgumentError(
-            f"{self.call}: argument {n} has {kind}, which has no derivative; {hint}, or choose others with "
-            f"argnums="
+            f"{self.call}: {place} has {kind}, which has no derivative; {hint}, or choose others with argnums="
         )
 
     def rebuilt(self, a: Any, members: AnyList) -> Any:

@@ -1,6 +1,7 @@
 """Functions with a derivative of the user's own."""
 
 import functools
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -386,6 +387,7 @@ class Rule(PickledByCall):
         self, f: AnyFunction, vjp: AnyFunction | None, jvp: AnyFunction | str | None, pure: bool = False
     ):
         self.f, self.vjp, self.jvp, self.pure = f, vjp, jvp, pure
+        self.fitting: set[AnyTuple] = set()  # (number of arguments, names of settings) that the rules take
         functools.update_wrapper(self, f)
         self.__name__ = user_name(f)
         if jvp == "differences":
@@ -410,11 +412,31 @@ class Rule(PickledByCall):
                     f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; "
                     f"pass settings by keyword"
                 )
+        if (len(args), *params) not in self.fitting:
+            self.check_rules(len(args), params)
         try:
             return bind(self.prim, args, params)
         except Exception as error:
             note_carried(error, [(a,) for a in args])
             raise
+
+    def check_rules(self, count: int, params: Params) -> None:
+        """Raise if a rule does not take what a call with so many arguments gives it."""
+        for word, first, f in ("vjp", "g", self.vjp), ("jvp", "t", self.jvp):
+            try:
+                if callable(f):
+                    inspect.signature(f).bind(*[None] * (2 + count), **params)
+            except ValueError:  # compiled code, which does not tell
+                continue
+            except TypeError as error:
+                given = ", ".join(
+                    [first, "out", *[f"x{n}" for n in range(count)], *[f"{k}=" for k in params]]
+                )
+                raise ArgumentError(
+                    f"rule({self.__name__}): {word} gets the result and the arguments, as {word}({given}), but does "
+                    f"not take them: {error}"
+                ) from None
+        self.fitting.add((count, *params))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

@@ -45,6 +45,7 @@ def documented(x: float):
 
 
 model, array, reference = Model(), np.ones(3), weakref.ref(Model)
+documented.__type_params__ = Model.__type_params__ = (typing.TypeVar("T"),)  # `def f[T](x)` of Python 3.12
 BY_ID = {id(model): 2.0, id(array): 3.0, id(documented): 5.0, id(Model): 7.0}
 BY_HASH = {hash(model): 2.0, hash(documented): 5.0, hash(Model): 7.0}
 QUESTIONS = {
@@ -53,6 +54,7 @@ QUESTIONS = {
     "documentation": lambda: len((documented.__doc__ or "").split()),
     "annotations": lambda: len(documented.__annotations__),
     "annotations of a class": lambda: len(typing.get_type_hints(Settings)) + len(Settings.__annotations__),
+    "type parameters": lambda: len(documented.__type_params__) + 2 * len(Model.__type_params__),
     "ufuncs": lambda: 2 * isinstance(np.sin, np.ufunc) + (type(np.add) is np.ufunc),
     "functions of libraries": lambda: 1 + isinstance(np.sum, types.FunctionType),
     "weak references": lambda: 2 * isinstance(reference, weakref.ref) + (type(reference) is weakref.ref),

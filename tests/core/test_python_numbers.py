@@ -43,6 +43,14 @@ FUNCTIONS = {
     "of sequences": lambda x: (
         math.fsum(v * v for v in x) + math.dist(x, [0.0, 1.0]) + math.prod(x) + sum(map(float, x))
     ),
+    **{  # of Python 3.12 and 3.13
+        name: functools.partial(f, getattr(math, name))
+        for name, f in {
+            "fma": lambda fma, x: fma(x[0], x[1], x[0]) * x[1],
+            "sumprod": lambda sumprod, x: sumprod(x, [x[1], 3.0]) * x[0],
+        }.items()
+        if hasattr(math, name)
+    },
     "of values": lambda x: (math.floor(x[1]) + math.isfinite(x[0]) + math.isclose(x[0], 9.0)) * x[0],
     "complex": lambda x: (
         abs(cmath.exp(1j * x[0]) + complex(x[0], x[1]))
@@ -77,9 +85,22 @@ def test_derivatives(name):
     np.testing.assert_allclose(tg.prepare(f, X).grad(X), gradient, rtol=1e-12)
 
 
-def test_a_sum_without_rounding():
-    f = lambda x: math.fsum([1e16, x[0], -1e16, x[1]])
-    assert tg.value_and_grad(f)(X)[0] == f(X)
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: math.fsum([1e16, x[0], -1e16, x[1]]),
+        lambda x: (
+            math.sumprod([1e8, float(x[0]), -1e8], [1e8, float(x[1]), 1e8])
+            if hasattr(math, "sumprod")
+            else x[0]
+        ),
+        lambda x: math.fma(x[0], x[1], -(x[0] * x[1])) if hasattr(math, "fma") else x[0],
+    ],
+)
+def test_sums_that_are_rounded_once(f):
+    value, gradient = tg.value_and_grad(f)(X)
+    assert value == f(X) != 0
+    assert np.isfinite(gradient).all()
 
 
 @pytest.mark.parametrize(

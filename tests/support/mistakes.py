@@ -73,6 +73,8 @@ MISTAKES = [
     "3 along axis 0", "4 along axis 0"),
     # arguments
     m("an integer", "tg.grad(lambda x: x * x)(3)", ArgumentError, "argument 0 has type int", "float(3)"),
+    m("a list of integers", "tg.grad(lambda x: x[0] * x[1])([1, 2])", ArgumentError,
+    "no leaf of argument 0 is a float", "float(1)"),
     m("an array of integers", "tg.grad(f)(np.array([1, 2, 3]))", ArgumentError, "dtype int64",
     "x.astype(float)"),
     m("a boolean", "tg.grad(f)(np.array([True, False]))", ArgumentError, "dtype bool", "x.astype(float)"),
@@ -140,6 +142,8 @@ MISTAKES = [
     m("a rule without a rule", "tg.rule(f)", ArgumentError, "rule(f)", "vjp="),
     m("a rule of another shape", "tg.grad(lambda x: wrong_shape(x).sum())(x)", ShapeError,
     "vjp returned shape (2,)", "(3,)"),
+    m("a rule that does not take the result", "without_out(2.0)", ArgumentError, "rule(<lambda>)",
+    "vjp(g, out, x0)"),
     m("chunks of no samples", "tg.vmap(f, chunk=0)", ArgumentError, "chunk=0"),
     m("an unknown mode", "tg.jacobian(f, mode='fwd')", ArgumentError, "'fwd'", "'forward' or 'reverse'"),
 ]  # fmt: skip
@@ -177,6 +181,7 @@ def later():
         x = tape.watch(np.ones(3))
     return tape.grad((x * x).sum(), x)
 value, pullback = tg.vjp(np.sin, x)
+without_out = tg.rule(lambda x: x**2, vjp=lambda g, x: 2 * g * x)
 wrong_shape = tg.rule(lambda x: x * x, vjp=lambda g, out, x: np.ones(2))
 """
 
