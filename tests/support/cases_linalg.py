@@ -170,7 +170,7 @@ CASES = [
     ),
     case("scipy_eigh", lambda a, b: gauge(*scipy.linalg.eigh(hermitian(a), pd(b))), a33, w36, **SPECTRAL),
     case("scipy_eigvalsh", lambda a: scipy.linalg.eigvalsh(hermitian(a)), a33, **SPECTRAL),
-    case("svd", svd_parts, b234, covers=("svd_of", "singular"), **SPECTRAL),
+    case("svd", svd_parts, b234, covers=("svd_of", "singular", "limit_over", "has_zero_values"), **SPECTRAL),
     case("svd tall", svd_parts, a43, **SPECTRAL),
     case("svd whole", projectors, a43, covers=("additional",), **SPECTRAL),
     case("svd whole and wide", projectors, a34, **SPECTRAL),

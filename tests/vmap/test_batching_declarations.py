@@ -19,6 +19,7 @@ UNPROVED = {
     "reciprocal_condition",
     "unknown",
     "has_close_values",
+    "has_zero_values",
     "without_eta",
 }  # only met at corners, in recordings, or on a device
 UNPROVED |= {

@@ -332,11 +332,16 @@ def hidden(w) -> bool:
 
 
 @primitive(batch="matrix")
-def has_close_values(w, *, zeros):
-    """Are any of these values, which are sorted, equal, or zero?"""
-    if zeros or w.shape[-1] < 2:
-        zero = (w == 0).any(-1) & zeros
-        return zero if w.shape[-1] < 2 else zero | has_close_values(w, zeros=False)
+def has_zero_values(w):
+    """Are any of these values zero?"""
+    return (w == 0).any(-1)
+
+
+@primitive(batch="matrix")
+def has_close_values(w):
+    """Are any of these values, which are sorted, equal?"""
+    if w.shape[-1] < 2:
+        return w.sum(-1) != w.sum(-1)
     ends = abs(w[..., :: w.shape[-1] - 1]).max(-1)
     return abs(w[..., 1:] - w[..., :-1]).min(-1) <= closeness(w) * ends
 
@@ -353,8 +358,8 @@ def end_recording_of_equal_values(a, w, vectors: bool, zeros: bool = False) -> N
         a = a._value
     if not followed:
         return
-    close = has_close_values(w, zeros=zeros)
-    if bool(close.any() if ndim(close) else close):
+    asked = [f(w) for f in (has_close_values, has_zero_values)[: 1 + zeros]]
+    if any([bool(found.any() if ndim(found) else found) for found in asked]):
         raise BatchError("derivatives at equal eigenvalues or singular values are not recorded")
 
 
