@@ -185,7 +185,6 @@ class Trace:
     lent = False  # is it a loan (_core/lent_memory.py)?
     # the ranks that share its arguments, once one of its values was combined over them (parallel/ranks.py)
     over_ranks: Any = None
-    at_point = False  # may a constant depend on the arguments (Tape.at_a_point)?
     swept_in: Any = None  # the tape during whose sweep it is swept
     # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies
     # one, and

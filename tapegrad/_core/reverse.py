@@ -221,6 +221,7 @@ class Tape(Trace):
     leaves: Params  # of a call: slot of an argument -> its value
     outputs: AnyList  # and (value, slot or None) of what it returned
     Records = list  # tests replace this class to check what is kept
+    at_point: bool  # of `at_a_point`: a constant may depend on the arguments
 
     def __init__(self, swept: bool = False):
         """`swept`: the tape is swept right after it is closed, and then `release`d. The collector may
@@ -401,7 +402,8 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
 
 def _sweep(trace: Tape, seeds: AnyList, again: bool | None, even: bool = False) -> AnyList:
     """`again`: None in the first sweep; later, whether careful rules may be used. `even`: in the third."""
-    records = [careful_record(r, even, trace.at_point) for r in trace.records] if again else trace.records
+    at_point = trace.__dict__.get("at_point", False)  # a trace that has ended is no Tape
+    records = [careful_record(r, even, at_point) for r in trace.records] if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made: Any = getattr(records, "cotangents", None)
     G: AnyList = [None] * (top + 1) if made is None else made(top + 1)
