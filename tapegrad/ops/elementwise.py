@@ -185,7 +185,8 @@ def unreached(g, c):
 def careful(rule, squares: bool | None, alone: bool | None):
     """A reverse rule that keeps a zero cotangent zero, in further derivatives too, where the factor is
     not finite. `squares`: None, or whether it is one of an operation on twice the same operand, whose
-    cotangents are infinite at zeros of roots only (`even`). `alone`: are the other operands constants? (None: unknown)"""
+    cotangents are infinite at zeros of roots only (`even`). `alone`: are the other operands constants? None: it
+    is not known."""
     rule = getattr(rule, "general", rule)
     if type(rule) is AdaptedRule:
         rule = copy.copy(rule)

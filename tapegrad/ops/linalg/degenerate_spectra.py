@@ -425,7 +425,7 @@ def choices_among_equals(a, w, project, d, sums: bool = False) -> tuple:
         return None, None, None
     equal, zero = has_equal_values(w), (w == 0) & sums
     taped, tangent = levels(a)
-    split = splitting(w) + zero * w.shape[-1] if taped and (equal or zero.any()) else None
+    split = splitting(w) + zero.astype(w.dtype) * w.shape[-1] if taped and (equal or zero.any()) else None
     if not (equal and (taped or tangent is not None)):
         return split, None, None
     r, alike = (None, None) if tangent is None else rotate_equal_vectors(hermitian(project(tangent)), w)
