@@ -37,6 +37,7 @@ COMPILED = {
     **of("compiled (Cython)", "later_signals.least_squares_baseline"),
     **of("compiled (a C function that Numba made)", "sixteenth_machines.response_spectrum"),
     **of("compiled (C)", "eighteenth_matter.robot_arm"),
+    **of("compiled (C++)", "nineteenth_people.slow_modes nineteenth_matter.bent_curve"),
     **of("compiled (by mypyc)", "seventeenth_models.plackett_luce seventeenth_models.bradley_terry"),
     **of(
         "compiled (Cython)",
@@ -44,6 +45,12 @@ COMPILED = {
     ),
 }
 REFUSED = {
+    **of("a list of arrays of different shapes becomes an array", "nineteenth_people.unfolded"),
+    **of("pandas takes the class of the values for text", "nineteenth_people.bins_of_events"),
+    **of("writes into arrays of the package that were made plain", "nineteenth_matter.points_of_quadrature"),
+    **of("writes into arrays of the package that were made plain", "nineteenth_matter.structure_in_time"),
+    **of("a memo of units that the call fills", "nineteenth_earth.heat_in_town"),
+    **of("a result that is rounded", "nineteenth_earth.way_on_map"),
     **of("LAPACK's functions by `get_lapack_funcs`", "eighteenth_matter.transfer_function"),
     **of("a matrix of expressions of `picos`", "seventeenth_models.entanglement"),
     **of("a class of Numba holds the coefficients", "seventeenth_models.rotated_vector"),

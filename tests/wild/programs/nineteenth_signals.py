@@ -98,7 +98,10 @@ def features_of_spectrum(x):
 
 def coefficients(x):
     return np.concatenate(
-        [np.ravel(tsfel.lpcc(tone(x), 5)), np.ravel(tsfel.mfcc(tone(x), 512, nfft=64, nfilt=10, num_ceps=4))]
+        [
+            np.ravel(tsfel.lpcc(tone(x) + NOISE, 5)),
+            np.ravel(tsfel.mfcc(tone(x), 512, nfft=64, nfilt=10, num_ceps=4)),
+        ]
     )
 
 
