@@ -87,7 +87,7 @@ class Rebind(Shadow):
             elif (
                 new is x
                 and isinstance(x, BaseException)
-                and any([s.seen and x in s.seen.values() for s in OPEN.shadows])
+                and any([x is v for s in OPEN.shadows if s.seen for v in s.seen.values()])
             ):
                 raise ArgumentError(
                     f"checkpoint: the function reads an exception made outside, {x!r:.60}, that was raised "

@@ -37,6 +37,7 @@ COMPILED = {
     **of("compiled (Cython)", "later_signals.least_squares_baseline"),
     **of("compiled (a C function that Numba made)", "sixteenth_machines.response_spectrum"),
     **of("compiled (C)", "eighteenth_matter.robot_arm"),
+    **of("compiled (Cython)", "fifteenth_rotations.polynomial fifteenth_rotations.polynomial_gradient"),
     **of("compiled (C++)", "nineteenth_people.slow_modes nineteenth_matter.bent_curve"),
     **of("compiled (by mypyc)", "seventeenth_models.plackett_luce seventeenth_models.bradley_terry"),
     **of(
@@ -45,6 +46,11 @@ COMPILED = {
     ),
 }
 REFUSED = {
+    **of("nodes of `np.interp` that do not increase", "last_matter.x_rays"),
+    **of("`as_integer_ratio` of SymPy", "ninth_samples.decay"),
+    **of("a SciPy matrix times a tracked one, element by element", "fifth_measures.variogram"),
+    **of("a filter that tries a real array first", "seventeenth_signals.lowpass_room"),
+    **of("the elements of a sparse matrix are written", "eighth_models.weighted_graph"),
     **of("a list of arrays of different shapes becomes an array", "nineteenth_people.unfolded"),
     **of("pandas takes the class of the values for text", "nineteenth_people.bins_of_events"),
     **of("writes into arrays of the package that were made plain", "nineteenth_matter.points_of_quadrature"),
