@@ -13,6 +13,7 @@ import numpy as np
 
 from .._core.arrays import IMMUTABLE, is_array, is_differentiable, xp_of
 from .._core.equal_numbers import Equalities
+from .._core.errors import heard, take_back
 from .._core.primitive import layout_of
 from .._core.reverse import known
 from .._core.scope import OPEN, changed, quiet
@@ -34,10 +35,12 @@ def in_general(f: Callable, args: tuple, kwargs: dict):
     y, apart, tried, lost = first, frozenset(), set(), []
     while (left := [place for place in met if place not in tried]) and len(tried) < MOST_PLACES:
         tried.add(place := left[0])
+        before = heard()
         try:
             with quiet(), warnings.catch_warnings(action="ignore"):
                 other, found = noted_run(f, args, kwargs, apart | {place})
         except Exception:  # the arguments are checked there, or nothing else is defined
+            take_back(before)
             continue
         if agree(first, other):
             y, apart, met = other, apart | {place}, met | found

@@ -203,3 +203,20 @@ def test_an_empty_region_of_cubature():
     assert f(np.array([0.3])) == 0
     with pytest.raises(np.linalg.LinAlgError, match="limits that are equal"):
         tg.grad(f)(np.array([0.3]))
+
+
+@pytest.mark.parametrize("output", ("sos", "zpk", "ba"))
+@pytest.mark.parametrize("order", (2, 3, 5))
+@pytest.mark.parametrize("kind", ("lowpass", "bandpass"))
+def test_filters_by_their_frequency(kind, order, output):
+    """Poles that are conjugate make a real polynomial; in the general way it is complex, and raises."""
+
+    def design(w):
+        edges = w if kind == "lowpass" else [w, w + 0.3]
+        found = sig.butter(order, edges, kind, output=output)
+        parts = found if isinstance(found, tuple) else (found,)
+        return sum([np.sum(abs(x) * np.arange(1.0, np.size(x) + 1).reshape(np.shape(x))) for x in parts])
+
+    differences = (design(0.3 + 1e-6) - design(0.3 - 1e-6)) / 2e-6
+    assert tg.grad(design)(0.3) == pytest.approx(differences, rel=1e-6)
+    assert tg.jvp(design, (0.3,), (1.0,))[1] == pytest.approx(differences, rel=1e-6)
