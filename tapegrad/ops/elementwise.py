@@ -182,6 +182,12 @@ def unreached(g, c):
     return select((reshape(count, to=(*lead, 1, 1)) == 0) & (p != p), zero_of(c), c)
 
 
+def without_irrelevant(terms, *others) -> list:
+    """`terms`; where both of the others agree, what made them differ is irrelevant."""
+    found = zip(terms, *others, strict=True)
+    return [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
+
+
 def careful(rule, squares: bool | None, alone: bool | None):
     """A reverse rule that keeps a zero cotangent zero, in further derivatives too, where the factor is
     not finite. `squares`: None, or whether it is one of an operation on twice the same operand, whose
@@ -198,11 +204,6 @@ def careful(rule, squares: bool | None, alone: bool | None):
         def pulled(g, values):
             c = rule(g, *values, **params)
             return tuple(c) if prim.joint else (c,)
-
-        def without_irrelevant(terms, *others):
-            """`terms`; where both of the others agree, what made them differ is irrelevant."""
-            found = zip(terms, *others, strict=True)
-            return [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
 
         terms = pulled(g, values)
         product = prim is multiply.prim or prim is divide.prim
