@@ -31,8 +31,8 @@ def quadratic(x):
 CHECKED = {
     "roots": (lambda x: np.roots(quadratic(x)).real @ W[:2], [3.0, 1.0], [2.0, 1.0]),
     "tf2zpk": (lambda x: scipy.signal.tf2zpk([1.0], quadratic(x))[1].real @ W[:2], [3.0, 1.0], [2.0, 1.0]),
-    "eig": (lambda x: np.linalg.eig(np.diag(x))[0] @ W[:2], [3.0, 1.0], [2.0, 2.0]),
-    "eigvals": (lambda x: np.linalg.eigvals(np.diag(x)) @ W[:2], [3.0, 1.0], [2.0, 2.0]),
+    "eig": (lambda x: np.linalg.eig(np.diag(x))[0].real @ W[:2], [3.0, 1.0], [2.0, 2.0]),
+    "eigvals": (lambda x: np.linalg.eigvals(np.diag(x)).real @ W[:2], [3.0, 1.0], [2.0, 2.0]),
     "orth": (lambda x: (scipy.linalg.orth(matrix(x)) ** 3).sum(), [3.0, 2.0], [2.0, 0.5]),
     "null_space": (
         lambda x: abs(scipy.linalg.null_space(np.array([[x[0], 1.0, 2.0], [1.0, x[1], 1.0]]))).sum(),

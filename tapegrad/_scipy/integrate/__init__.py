@@ -255,16 +255,16 @@ def double_exponential(f, a, b):
 @INTEGRATE.rule(itg.tanhsinh, by_steps=True)
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
-    args = tuple_of(args)
+    args, named = tuple_of(args), dict(settings.get("kwargs") or {})  # SciPy 1.18
     given = {"args": args, "log": log, **settings}
-    found, moves, pure = searched(itg.tanhsinh, (f, a, b), given, (a, b, args), fixed=True)
+    found, moves, pure = searched(itg.tanhsinh, (f, a, b), given, (a, b, args, named), fixed=True)
     if not moves:
         return found
     if log:
         raise refusal_text(f"{name}(log=True)", "", "it without log=")
-    more = [columns(v) for v in args]
+    more, named = [columns(v) for v in args], {k: columns(v) for k, v in named.items()}
     with called_again(f, pure) as (f,):
-        y = double_exponential(lambda x: f(x, *more), a, b)
+        y = double_exponential(lambda x: f(x, *more, **named), a, b)
     if not bool(
         plain_np.all(abs(bare(y) - found.integral) <= 1e-6 * plain_np.maximum(1.0, abs(found.integral)))
     ):
