@@ -39,10 +39,12 @@ def in_general(f: Callable, args: tuple, kwargs: dict):
         try:
             with quiet(), warnings.catch_warnings(action="ignore"):
                 other, found = noted_run(f, args, kwargs, apart | {place})
-        except Exception:  # the arguments are checked there, or nothing else is defined
+        except Exception as error:
             take_back(before)
-            continue
-        if agree(first, other):
+            if not isinstance(error, ArithmeticError) and "math domain" not in str(error):
+                continue  # the arguments are checked there, or nothing else is defined
+            other = found = None  # the general formula has no value
+        if found is not None and agree(first, other):
             y, apart, met = other, apart | {place}, met | found
         elif not shape(met[place]):
             lost.append(met[place])

@@ -35,7 +35,7 @@ from ..ops.statistics import median
 from ..stats._families import CALLS, log1mexp
 from .array_api import array_api
 from .followed import Follower, FunctionOverlay
-from .namespaces import SciPyNamespace, clip_rounding, with_derivative_of
+from .namespaces import SciPyNamespace, as_float_array, clip_rounding, with_derivative_of
 
 STATS = SciPyNamespace(scipy.stats, listed=False)
 
@@ -265,6 +265,13 @@ def box_cox_likelihood(run):
 FOLLOWED.leaf(_morestats._yeojohnson_transform, yeo_johnson)
 if hasattr(_morestats, "_boxcox_llf"):
     FOLLOWED.decorate(inspect.unwrap(_morestats._boxcox_llf), box_cox_likelihood)
+else:  # before SciPy 1.17
+
+    def by_parameter(run):
+        f = box_cox_likelihood(lambda data, axis, lmb: run(lmb, data))
+        return lambda lmb, data: f(as_float_array(data), lmb=lmb)
+
+    FOLLOWED.decorate(inspect.unwrap(_morestats.boxcox_llf), by_parameter)
 
 # --- what is followed ---
 

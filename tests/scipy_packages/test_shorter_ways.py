@@ -119,6 +119,11 @@ def checked(x, p):
         raise ValueError("p is 1")
     return 3 * x * p
 
+def undefined(x, p):
+    if not p == 1:
+        raise ValueError("math domain error")
+    return x
+
 def guarded(x, p):
     y = x - p
     y[y == 0] = 2.0
@@ -165,11 +170,12 @@ def in_general(name):
         ("checked", 3 * np.ones(2), 3 * np.sum(Z)),
         ("guarded", [0.5, -4.0], 2.0),
         ("limit", 1 / Z, np.nan),
+        ("undefined", np.ones(2), np.nan),
         ("twice", 4 * np.ones(2), 4 * np.sum(Z) + np.sum(Z * np.log(Z))),
     ],
 )
 def test_which_of_two_ways_has_the_derivatives(name, by_x, by_p):
-    """A way that holds nearby; a check of arguments; a guard against division by zero; a limit."""
+    """A way that holds nearby; a check of arguments; a formula that is not defined at the point; a guard against division by zero; a limit."""
     g = lambda x, p: np.sum(in_general(name)(x, p))
     value, (dx, dp) = tg.value_and_grad(g, (0, 1))(Z, 1.0)
     assert value == np.sum(LIBRARY[name](Z, 1.0))
