@@ -5,6 +5,7 @@ emitters, so CPU and GPU give the same bits. Beside its arithmetic, a builder of
 and `put` (an element of a buffer), and `cell`, `get` and `set` (a mutable number). Matrix products and
 factorisations are routines: functions of pointers, written once for each shape and called."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -268,6 +269,8 @@ class BlockCode(TextBuilder):
         with self.typed(i in self.low.wide):
             if op == "elem":
                 env[i] = self.element(args[0], [self.g.meta[i]], env, True)
+            elif op == "entry":
+                env[i] = self.entry(*args, env)
             elif op == "sum":
                 self.summed(i, env)
             elif op == "assemble":
@@ -321,6 +324,19 @@ class BlockCode(TextBuilder):
         a = self.access(j, env)
         value = self.load(a.buffer, (Affine(a.offset) + index[0]) if flat else a.at(*index))
         return self.compare("ne", value, self.c(0.0)) if self.g.boolean(j) else value
+
+    def entry(self, j: int, k: int, env: dict):
+        """Return the element of vector j that the number k tells, which differs from lane to lane."""
+        at, n = self.value(k, env), self.number(j)
+        inside = self.and_(self.gt(at, self.c(-1.0)), self.lt(at, self.c(float(self.g.shape[j][0]))))
+        within = self.and_(inside, self.eq(self.floor(at), at))
+        if n is None:
+            a = self.access(j, env)
+            place = self.fma(self.select(within, at, self.c(0.0)), self.c(float(a.strides[0])), self.c(float(a.offset)))
+            value = self.load_at(a.buffer, self.to_int(place))
+        else:
+            value = self.everywhere(n, env)
+        return self.select(within, value, self.c(math.nan))
 
     def everywhere(self, j: int, env: dict):
         """Return the number j for all lanes."""

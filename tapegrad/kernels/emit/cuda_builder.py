@@ -131,6 +131,10 @@ class CudaBuilder(TextBuilder, forms=FORMS):
     def load(self, buffer: BlockBuffer, at: Affine) -> str:
         return self.let(self.place_in(buffer, at))
 
+    def load_at(self, buffer: BlockBuffer, at: str) -> str:
+        """Read the element whose number differs from thread to thread."""
+        return self.let(self.place_in(buffer, Affine(0, {at: 1})))
+
     def put(self, buffer: BlockBuffer, at: Affine, value: str) -> None:
         self.line(f"{self.place_in(buffer, at)} = {value};")
 

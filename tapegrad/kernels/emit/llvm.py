@@ -96,6 +96,7 @@ class LlvmText(RecalledLoops):
         declared = [line for b in kinds for line in b.declared("fma", "floor", "sqrt", "fabs")]
         if self.W > 1:
             declared.append(f"declare {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T})")
+            declared += [line for b in kinds if b.W > 1 for line in b.declared_masked("gather")]
             declared.append(f"declare i1 @llvm.vector.reduce.or.v{self.W}i1({self.B})")
         others = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
         whole = function_text(f"void @{name}({head}) {WIDE}", [*self.slots, *self.lines])

@@ -315,6 +315,16 @@ class Builder(TextBuilder, forms=FORMS):
         pointer = self.pointer(buffer, at)
         return self.spread(self.read_number(pointer)) if buffer.constant else self.read(pointer)
 
+    def load_at(self, buffer: BlockBuffer, at: str) -> str:
+        """Read the element whose number differs from lane to lane."""
+        at = at if buffer.constant or self.W == 1 else self.integer("mul", at, self.ci(self.W))
+        if not buffer.constant and self.W > 1:
+            lanes = ", ".join([f"{self.int} {k}" for k in range(self.W)])
+            at = self.integer("add", at, f"<{lanes}>")
+        start = self.pointer(buffer, 0) if buffer.offset else buffer.base
+        where = self(f"getelementptr {self.real}, ptr {start}, {self.I} {at}")
+        return self.read(where) if self.W == 1 else self.gather(where, self.truth(True))
+
     def put(self, buffer: BlockBuffer, at: Affine, value: str) -> None:
         self.store(value, self.pointer(buffer, at))
 

@@ -37,6 +37,10 @@ class ProgramWalk(BlockCode):
         with self.typed(buffer.wide):
             return super().load(buffer, at)
 
+    def load_at(self, buffer: BlockBuffer, at: str) -> str:
+        with self.typed(buffer.wide):
+            return super().load_at(buffer, at)
+
     def put(self, buffer: BlockBuffer, at: Affine, value: str) -> None:
         with self.typed(buffer.wide):
             super().put(buffer, at, value)

@@ -173,6 +173,13 @@ class Blocks:
         values = np.ascontiguousarray(values, float) + 0.0
         return self.raw("array", shape=values.shape, meta=values.tobytes())
 
+    def entry(self, block: int, k: int) -> int:
+        """Return element k of a vector, where node k is a whole number; nan out of range."""
+        known, (n,) = self.args[k][0] if self.op[k] == "const" else None, self.shape[block]
+        if known is not None:
+            return self.node_of(int(self.names(block)[int(known)])) if 0 <= known < n else self.const(math.nan)
+        return self.raw("entry", block, k, shape=())
+
     # --- blocks from names ---
 
     def pack(self, names: np.ndarray) -> int:
@@ -283,6 +290,8 @@ class Blocks:
             return self.pack(self._moved_names(i, new.get).reshape(self.shape[i]))
         if op == "elem":
             return self.node_of(int(self.names(x[0], self.shape[self.args[i][0]]).flat[meta]))
+        if op == "entry":
+            return self.entry(self.spread(x[0], self.shape[self.args[i][0]]), x[1])
         if op == "sum":
             return self.sum(self.spread(x[0], self.shape[self.args[i][0]]), meta)
         if op in MAKERS:
@@ -447,6 +456,10 @@ class Blocks:
             names = np.full(self.shape[x], self.zero, np.int64)
             names.flat[self.meta[i]] = bar
             return [(x, self.pack_or_zero(names))]
+        if self.op[i] == "entry":
+            x, k = self.args[i]
+            places = self.array(np.arange(self.shape[x][0]))
+            return [(x, self.select(self.compare("eq", places, k), bar, self.zero))]
         bars = self.names(bar, self.shape[i]).ravel()
         shares = []
         homes: dict[int, list] = {}  # elements that are read several times have a place in several
@@ -490,6 +503,9 @@ class Blocks:
         if self.op[i] == "elem":
             (x,) = self.args[i]
             return self.node_of(int(self.names(t[x], self.shape[x]).flat[self.meta[i]]))
+        if self.op[i] == "entry":
+            x, k = self.args[i]
+            return self.zero if t[x] == self.zero else self.entry(self.spread(t[x], self.shape[x]), k)
         return self.pack_or_zero(self._moved_names(i, t.get).reshape(self.shape[i]))
 
 
@@ -518,6 +534,6 @@ MAKERS: dict[str, Callable] = {
     "lusolve": Blocks.lusolve_with,
     "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign, "length": length_node,
 }  # fmt: skip
-MOVES = frozenset(("elem", "view", "assemble"))
+MOVES = frozenset(("elem", "entry", "view", "assemble"))
 WHOLE = frozenset((*MAKERS, "sum"))  # derivatives: trace/whole_matrices.py, of lengths: lengths.py
 BLOCK_OPS = MOVES | WHOLE

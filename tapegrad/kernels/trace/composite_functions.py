@@ -15,6 +15,7 @@ from .array_functions import symbolic_reduce
 from .symbolic import (
     ARRAYS,
     FUNCTIONS,
+    SHORT_AXIS,
     Sym,
     apply_operation,
     as_real_symbol,
@@ -39,27 +40,32 @@ def round_(x, decimals: int = 0) -> Sym:
 
 @implements_symbolic(np.interp)
 def symbolic_interp(x, xp, fp, left=None, right=None) -> Sym:
-    """Interpolate linearly with one select for each interval; for short tables. At the last node the slope
-    is that of the last piece."""
+    """Interpolate linearly. At the last node the slope is that of the last piece."""
     x, xp, fp = lifted(x, xp, fp)
-    out = lift(x.g, fp[0] if left is None else left)
-    for k in range(len(xp) - 1):
-        out = symbolic_where(
-            x >= xp[k], fp[k] + (x - xp[k]) * ((fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k])), out
-        )
-    if len(xp) == 1:
-        out = symbolic_where(x >= xp[0], fp[0], out)
-    out = symbolic_where(x > xp[-1], fp[-1] if right is None else right, out)
-    return symbolic_where(np.isnan(x), x, out)
+    n = len(xp)
+    if n == 1:
+        out = fp[0] + 0.0 * x
+    else:
+        slopes = (fp[1:] - fp[:-1]) / (xp[1:] - xp[:-1])
+        at = searchsorted(xp[1 : n - 1], x, "right")
+        out = fp[at] + (x - xp[at]) * slopes[at]
+        out = symbolic_where(np.isnan(x), x, out)
+    out = symbolic_where(x < xp[0], fp[0] if left is None else left, out)
+    return symbolic_where(x > xp[n - 1], fp[n - 1] if right is None else right, out)
 
 
 @implements_symbolic(np.searchsorted)
 def searchsorted(a, v, side: str = "left") -> Sym:
     """Count the sorted numbers a below v (side='right': not above v); nan sorts last, as in NumPy."""
-    a, v, none = lifted(a, v, 0.0)
-    return functools.reduce(
-        lambda n, x: n + symbolic_where((x >= v) if side == "left" else (x > v), 0.0, 1.0), a, none
-    )
+    a, v, count = lifted(a, v, 0.0)
+    n = len(a)
+    behind = lambda x: np.logical_not((x >= v) if side == "left" else (x > v))
+    if n <= SHORT_AXIS:
+        return functools.reduce(lambda count, x: count + symbolic_where(behind(x), 1.0, 0.0), a, count)
+    for step in [1 << k for k in reversed(range(n.bit_length()))]:  # bisection
+        past = behind(a[count + (step - 1)]) & (count + step <= n)
+        count = symbolic_where(past, count + step, count)
+    return count
 
 
 @implements_symbolic(np.digitize)
