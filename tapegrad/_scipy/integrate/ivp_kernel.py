@@ -104,15 +104,27 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
             plain_np.arange(first + 1.0, last + 1.0).reshape(dims)
             for first, last, dims in zip(ends, ends[1:], shapes, strict=False)
         ]
-        self.copies = Rebind(call.functions, call.args, call.first, tuple(rows))
-        with self.copies as (functions, (given,)):
-            self.copies.arrays = []
-        found = parameters(functions, given)
+        self.copies, found = self.bound_to(tuple(rows))
         self.fun, self.args = found["fun"], tuple(found.get("args") or ())
         self.events = functions_of_events(found.get("events"))
         self.jac = found.get("jac")
         # of the states that the right-hand side takes
         self.columns = (states, 1) if found.get("vectorized") else (states,)
+
+    def bound_to(self, values: tuple) -> tuple:
+        """Return copies of the functions that hold Variables of these values, and the arguments."""
+        copies = Rebind(self.call.functions, self.call.args, self.call.first, values)
+        with copies as (functions, (given,)):
+            copies.arrays = []
+        return copies, parameters(functions, given)
+
+    def bound_to_values(self) -> tuple:
+        """Return the same with the values of this call, if all samples have the same."""
+        handles = [live(x) for x, _ in self.call.first.handles]
+        values = [values_of(x) for x in handles]
+        if not all([plain_np.shape(v) == tuple(shape(x)) for v, x in zip(values, handles, strict=True)]):
+            return None, {"fun": self.fun, "events": self.events, "jac": self.jac, "args": self.args}
+        return self.bound_to(tuple(values))
 
     def _made(self) -> tuple:
         return KernelCall, (self.call, self.steps, self.states, self.start)
@@ -207,8 +219,10 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         """Does the right-hand side write captured arrays, to what its last call alone decides?
 
         Raise if it, an event function or jac= leaves anything else behind. They run on copies."""
-        others = [*self.events, *([self.jac] if self.jac else [])]
-        functions = [ComposedFunction(with_arguments, f, *self.args) for f in (self.fun, *others)]
+        copies, found = self.bound_to_values()
+        others = [*functions_of_events(found.get("events")), *([found["jac"]] if self.jac else [])]
+        args = tuple(found.get("args") or ())
+        functions = [ComposedFunction(with_arguments, f, *args) for f in (found["fun"], *others)]
         with on_plain_values(*functions) as (plain, (f, *rest)), plain_np.errstate(all="ignore"):
             t, y, left = self.start, plain_np.ones(self.columns), []
             found = [g.run(t, y.reshape(-1)) for g in rest]

@@ -30,6 +30,7 @@ from .array_functions import symbolic_astype, symbolic_full
 from .captured import CapturedState
 from .complex_numbers import complex_array
 from .composite_functions import FOREIGN
+from .interpolants import STAND_INS
 from .symbolic import Sym, UnsupportedFunction, as_real_symbol, as_symbol_array, graph_of, is_complex, lift
 
 DRAWN = (np.random.Generator, np.random.RandomState, random.Random)
@@ -80,6 +81,28 @@ class Float64Type(type):
 
 
 class Float64(np.float64, metaclass=Float64Type):
+    pass
+
+
+class WholeNumberType(type):
+    """int in a kernel function: the whole part of a symbol, otherwise Python's class itself."""
+
+    def __call__(cls, *args, **kwargs):
+        x = args[0] if len(args) == 1 else None
+        known = not isinstance(x, Sym) or x.size != 1 or x.constant() is not None
+        return int(*args, **kwargs) if known else np.trunc(as_real_symbol(x).item())
+
+    def __instancecheck__(cls, x) -> bool:
+        return isinstance(x, int)
+
+    def __eq__(cls, other) -> bool:
+        return other is cls or other is int
+
+    def __hash__(cls) -> int:
+        return hash(int)
+
+
+class WholeNumber(int, metaclass=WholeNumberType):
     pass
 
 
@@ -179,6 +202,8 @@ class Rebuilder(Shadow):
             return density(x)
         if isinstance(x, DRAWN):
             return RandomStandIn()
+        if kind in STAND_INS:
+            return STAND_INS[kind](x, self)
         name: Any = getattr(x, "__name__", None)
         if kind is types.BuiltinFunctionType and getattr(math, name, None) is x:
             return getattr(self.math, name)
@@ -212,8 +237,12 @@ class Rebuilder(Shadow):
     def method(self, m):
         return m if isinstance(m.__self__, DRAWN) else super().method(m)  # (the trace notices draws)
 
-    def globals_of(self, space: dict) -> dict:
-        return self.own_globals(space)
+    def globals_of(self, space: dict) -> ModuleGlobals:
+        made = self.own_globals(space)
+        if "int" not in space and "int" not in made.first:
+            made.first["int"] = WholeNumber
+            dict.__setitem__(made, "int", WholeNumber)
+        return made
 
     def noted(self, x) -> None:
         """(A kernel compares by itself what its functions capture.)"""
