@@ -258,7 +258,7 @@ def test_classes():
 def test_a_refusal_that_the_function_catches():
     def f(x):
         try:
-            return x if int(x) > 0 else -x
+            return x if range(int(x)) else -x
         except Exception:
             return 7.0 * x
 

@@ -7,6 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.interpolate
 import scipy.special
 
 import tapegrad as tg
@@ -911,3 +912,55 @@ def test_other_elements_of_such_a_solution_are_refused(read, count):
 
     with pytest.raises(BatchError, match="t_eval"):
         tg.vmap(f)(K * np.linspace(0.8, 1.2, count)[:, None])
+
+
+HOURS = np.linspace(0.0, 4.0, 30)
+INFLOW = 1.0 + np.sin(HOURS)
+FORCES = {
+    "interp": lambda t: np.interp(t, HOURS, INFLOW),
+    "CubicSpline": scipy.interpolate.CubicSpline(HOURS, INFLOW),
+    "interp1d": scipy.interpolate.interp1d(HOURS, INFLOW),
+    "UnivariateSpline": scipy.interpolate.UnivariateSpline(HOURS, INFLOW, s=0),
+    "step": lambda t: INFLOW[int(7.0 * t)],
+    "Polynomial": np.polynomial.Polynomial([1.0, 0.3, -0.1]),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in ("interp1d", "step") else pytest.param(n, marks=pytest.mark.long) for n in FORCES]
+)
+def test_forced_equations_run_no_python(name):
+    """An inflow by a table, a spline or a polynomial, which the right-hand side captures."""
+    inflow = FORCES[name]
+
+    def loss(k, rtol=1e-6):
+        f = lambda t, y: np.array([k[0] * inflow(t) - k[1] * y[0], k[1] * y[0] - k[2] * y[1]])
+        given = {"t_eval": HOURS[::7], "rtol": rtol, "atol": 1e-3 * rtol}
+        return (scipy.integrate.solve_ivp(f, (0, 4), [0.5, 0.0], **given).y ** 2).sum()
+
+    p, k = tg.prepare(loss, K[:3]), np.array([0.9, 0.5, 0.3])
+    p.value_and_grad(K[:3])
+    value, gradient = p.value_and_grad(k)
+    kinks = name in ("interp", "interp1d", "step")  # after one, roundings decide on the steps
+    assert value == pytest.approx(loss(k), rel=1e-4 if kinks else 1e-8)
+    differences = [(loss(k + h, 1e-10) - loss(k - h, 1e-10)) / 4e-3 for h in 2e-3 * np.eye(3)]
+    np.testing.assert_allclose(gradient, differences, rtol=1e-3 if kinks else 2e-5)
+    assert python_frames(lambda: p.value_and_grad(0.9 * k)) == 0
+    if name == "interp1d":
+        many = tg.vmap(tg.grad(loss))(np.stack([k, 1.1 * k] * 20))
+        np.testing.assert_allclose(many[0], gradient, rtol=1e-4)
+
+
+def test_a_spline_that_changes_between_replays():
+    inflow = scipy.interpolate.CubicSpline(HOURS, INFLOW)
+
+    def loss(k):
+        f = lambda t, y: k[0] * inflow(t) - k[1] * y
+        return scipy.integrate.solve_ivp(f, (0, 4), [0.5], t_eval=[4.0], rtol=1e-8).y[0, 0]
+
+    p, k = tg.prepare(loss, K[:2]), np.array([0.9, 0.5])
+    p.grad(K[:2])
+    before = p.grad(k)
+    inflow.c[-1] *= 2.0
+    np.testing.assert_allclose(p.grad(k), tg.grad(loss)(k), rtol=1e-6)
+    assert abs(p.grad(k) - before).max() > 0.1

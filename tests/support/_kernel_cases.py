@@ -4,6 +4,7 @@ parameters, data."""
 from functools import cache
 
 import numpy as np
+import scipy.interpolate
 from kernel_programs import THETA, X, gaussian
 from kernel_recursions import MODELS, NILE, POINTS, known, step, unseen
 
@@ -98,6 +99,25 @@ def substeps():
     )
 
 
+NODES = np.linspace(0.0, 9.0, 40) ** 1.2
+DOSE = scipy.interpolate.CubicSpline(NODES, np.sin(NODES))
+
+
+def forced(theta, datum):
+    """A dose by a spline, an effect by a table whose heights are parameters."""
+    t, v = datum
+    dose = theta[0] * DOSE(t) + np.interp(t, NODES, NODES**0.5)
+    effect = theta[3:][np.searchsorted(NODES[:10] - 2.0, dose - theta[1])]
+    return -0.5 * ((v - effect * dose) * np.exp(-theta[2])) ** 2 - theta[2]
+
+
+def tables():
+    rng = np.random.default_rng(7)
+    theta = np.concatenate([[0.7, 0.3, np.log(0.4)], rng.uniform(0.5, 1.5, 11)])
+    data = np.stack([np.sort(rng.uniform(0, 9, 29)), rng.normal(size=29)])
+    return kernels.likelihood(forced), theta[:, None], data
+
+
 CASES = {
     "gaussian": lambda: (kernels.likelihood(gaussian), THETA, np.tile(X, 30)),
     "local level": lambda: (kernels.recursion(known, step, missing=unseen), POINTS, NILE),
@@ -106,6 +126,7 @@ CASES = {
     "hidden markov": lambda: model("hidden Markov"),
     "kepler": kepler,
     "substeps": substeps,
+    "tables": tables,
 }
 MATRICES = {
     "kalman inv": lambda: model("kalman inv"),

@@ -119,11 +119,12 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         return copies, parameters(functions, given)
 
     def bound_to_values(self) -> tuple:
-        """Return the same with the values of this call, if all samples have the same."""
+        """Return the same with the values of this call, unless samples have values of their own."""
         handles = [live(x) for x, _ in self.call.first.handles]
-        values = [values_of(x) for x in handles]
+        with unconditional():
+            values = [values_of(x) for x in handles]
         if not all([plain_np.shape(v) == tuple(shape(x)) for v, x in zip(values, handles, strict=True)]):
-            return None, {"fun": self.fun, "events": self.events, "jac": self.jac, "args": self.args}
+            return self.copies, {"fun": self.fun, "events": self.events, "jac": self.jac, "args": self.args}
         return self.bound_to(tuple(values))
 
     def _made(self) -> tuple:

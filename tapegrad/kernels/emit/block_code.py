@@ -332,7 +332,9 @@ class BlockCode(TextBuilder):
         within = self.and_(inside, self.eq(self.floor(at), at))
         if n is None:
             a = self.access(j, env)
-            place = self.fma(self.select(within, at, self.c(0.0)), self.c(float(a.strides[0])), self.c(float(a.offset)))
+            place = self.fma(
+                self.select(within, at, self.c(0.0)), self.c(float(a.strides[0])), self.c(float(a.offset))
+            )
             value = self.load_at(a.buffer, self.to_int(place))
         else:
             value = self.everywhere(n, env)

@@ -111,6 +111,7 @@ class Blocks:
     node: Any
     mul: Any
     memo: Any
+    vectors: Any
 
     # --- names of elements ---
 
@@ -173,11 +174,20 @@ class Blocks:
         values = np.ascontiguousarray(values, float) + 0.0
         return self.raw("array", shape=values.shape, meta=values.tobytes())
 
+    def vector(self, names: np.ndarray) -> int:
+        """Return the block with these elements, which is packed once."""
+        key = names.tobytes()
+        if key not in self.vectors:
+            self.vectors[key] = self.pack(names)
+        return self.vectors[key]
+
     def entry(self, block: int, k: int) -> int:
         """Return element k of a vector, where node k is a whole number; nan out of range."""
         known, (n,) = self.args[k][0] if self.op[k] == "const" else None, self.shape[block]
         if known is not None:
-            return self.node_of(int(self.names(block)[int(known)])) if 0 <= known < n else self.const(math.nan)
+            return (
+                self.node_of(int(self.names(block)[int(known)])) if 0 <= known < n else self.const(math.nan)
+            )
         return self.raw("entry", block, k, shape=())
 
     # --- blocks from names ---

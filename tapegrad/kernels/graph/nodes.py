@@ -76,6 +76,7 @@ class Graph(Blocks):
         self.wide: dict[int, int] = {}  # first row -> the traced block of parameters there
         self.mask: list[int] = []  # bit l: depends on a value of loop l's step (counter, datum, carry)
         self.memo = {}
+        self.vectors: dict[bytes, int] = {}  # names of elements -> the block of them
         self.loops = 0
         self.captured: Any = None  # objects captured by the traced function
         self.refusal: Exception | None = None  # the last refusal of a question about a symbolic value

@@ -120,7 +120,7 @@ class Sym(Symbolic):
         (k,) = as_real_symbol(i).node_list
         kept = sum([isinstance(k, slice) for k in keys[:at]])
         rows = np.moveaxis(self.ids[keys[:at] + (slice(None),) + keys[at + 1 :]], kept, -1)
-        found = [self.g.entry(self.g.pack(row), k) for row in rows.reshape(-1, rows.shape[-1])]
+        found = [self.g.entry(self.g.vector(row), k) for row in rows.reshape(-1, rows.shape[-1])]
         return Sym(self.g, np.array(found, np.int64).reshape(rows.shape[:-1]))
 
     def _as_move(name: Any):
