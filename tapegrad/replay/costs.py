@@ -91,7 +91,7 @@ TRIP_ELEMENTS = 4000  # elements of a trip
 ALIKE_ROWS = 24  # rows that are compared first
 PERIODS = 40  # lengths of a trip that are looked at
 PERIODS_TRIED = 8  # lengths that are tried in one place
-CARRIED_TRIPS = 8  # trips after which a value is still read by its loop
+CARRIED_TRIPS = 24  # trips after which a value is still read by its loop
 POINTER_PLACES = 16  # places between cells of one pointer, or a step
 
 # Groups: which instructions are one compiled loop.

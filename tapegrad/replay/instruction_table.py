@@ -14,7 +14,6 @@ from .costs import ALIKE_ROWS, LOOP_TRIPS, TRIP_ROWS_LEAST
 from .program import Program
 from .record.settings_keys import REGIONS, index_key
 
-PRIM, PARAMS, WATCHED = range(3)  # what is done
 END = 1 << 62  # the reader of what leaves the program
 WHOLE = 2**53  # whole numbers below it are floats
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -44,7 +43,6 @@ class InstructionTable:
         self.reads = np.bincount(self.operands % size, minlength=size)
         self.constant = np.zeros(size, bool)
         self.constant[[*program.constants]] = True
-        self.indices = {}  # id of settings -> the numbers of its index
         self.loops = {}  # (start, stop) -> those of interpreter.program_loops
         self.refused = set()  # why instructions that repeat are no loop
         # (a few instructions are each a class of their own)
@@ -65,24 +63,7 @@ class InstructionTable:
         looks[
             [k for k, v in self.program.constants.items() if is_whole(v) and not np.all(np.abs(v) < WHOLE)]
         ] += np.uint64(2)
-        self.looks = looks
-        what = np.zeros(len(self.code), np.uint64)
-        for column in (PARAMS, WATCHED, PRIM):
-            found = np.fromiter([id(row[column]) for row in self.code.what], np.uint64, len(what))
-            if column is PARAMS:
-                self.params = params = found
-            elif column is WATCHED:
-                found = flags = self.of_equal(found)
-            what = (what + found) * FACTOR
-        known = {}
-        regional = np.flatnonzero(np.isin(found, np.array([*map(id, REGIONS)], np.uint64)))
-        names, first, inverse = np.unique(params[regional], return_index=True, return_inverse=True)
-        forms = np.zeros(len(names), np.uint64)
-        for n, m in enumerate(regional[first].tolist()):
-            params_of = self.code.what[m][PARAMS]
-            form, self.indices[id(params_of)] = index_form(params_of)
-            forms[n] = known.setdefault(form, len(known))
-        what[regional] = ((forms[inverse] + found[regional]) * FACTOR + flags[regional]) * FACTOR
+        what = self.kinds() * FACTOR
         for k, guards in self.program.guards.items():
             if self.position[k] >= 0:
                 what[self.position[k]] += np.uint64(
@@ -98,13 +79,22 @@ class InstructionTable:
         _, example, classes = np.unique(key, return_index=True, return_inverse=True)
         return classes, example
 
-    def of_equal(self, ids: np.ndarray) -> np.ndarray:
-        """One number for the flags that are equal."""
-        each, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-        same = {}
-        for n, at in enumerate(first.tolist()):
-            each[n] = same.setdefault(self.code.what[at][WATCHED], each[n])
-        return each[inverse]
+    def kinds(self) -> np.ndarray:
+        """One number for instructions that do the same but for the numbers of an index. Row ``settings[n]``
+        of `numbers` has those of instruction n."""
+        ids = np.fromiter(map(id, self.code.what), np.uint64, len(self.code))
+        _, first, self.settings = np.unique(ids, return_index=True, return_inverse=True)
+        known, forms, found = {}, {}, []
+        for n in first.tolist():
+            prim, params, watched = self.code.what[n]
+            form = (id(params), ())
+            if prim in REGIONS:
+                form = forms[id(params)] = forms.get(id(params)) or index_form(params)
+            found.append((known.setdefault((prim, form[0], watched), len(known)), form[1]))
+        self.numbers = np.zeros((len(found), max(1, *[len(row) for _, row in found])), np.int64)
+        for n, (_, row) in enumerate(found):
+            self.numbers[n, : len(row)] = row
+        return np.array([kind for kind, _ in found], np.uint64)[self.settings]
 
     @functools.cached_property
     def last_reader(self) -> list:
@@ -153,10 +143,6 @@ class InstructionTable:
         found[self.read_by(start, stop)] = True
         return np.flatnonzero(found)
 
-    def numbers_of(self, n: int) -> tuple:
-        """The numbers of the index of an instruction."""
-        return self.indices.get(id(self.code.what[n][PARAMS]), ())
-
     def read_outside(self, which: np.ndarray) -> np.ndarray:
         """Of each value: does one of these instructions read it, or does it leave the program?"""
         found = self.last == END
@@ -181,7 +167,7 @@ def index_form(params: dict) -> tuple:
     def form(at):
         kind = type(at)
         if kind is int or isinstance(at, np.integer):
-            numbers.append(int(at))
+            numbers.append(min(max(int(at), -END), END))
             return bool(at < 0)
         if kind is slice:
             return kind, *[v if v is None else form(v) for v in (at.start, at.stop)], at.step

@@ -77,17 +77,15 @@ class RecordedLoop:
         return np.where(at < 0, -END // 2 - self.operands, at)
 
     @functools.cached_property
+    def indices(self) -> np.ndarray:
+        """The numbers of the index of each instruction in each trip."""
+        settings = self.table.settings[self.start : self.stop].reshape(self.trips, self.period)
+        return self.table.numbers[settings]
+
+    @functools.cached_property
     def moving(self) -> list:
         """Instructions whose index differs from trip to trip."""
-        params = self.table.params[self.start : self.stop].reshape(self.trips, self.period)
-        columns = np.flatnonzero((params != params[0]).any(axis=0)).tolist()
-        return [j for j in columns if self.table.numbers_of(self.start + j)]
-
-    def indices(self) -> np.ndarray:
-        """The numbers of these indices in all trips."""
-        begins = range(self.start, self.stop, self.period)
-        found = [[v for j in self.moving for v in self.table.numbers_of(begin + j)] for begin in begins]
-        return np.array(found, np.int64).reshape(self.trips, -1)
+        return np.flatnonzero((self.indices != self.indices[0]).any(axis=(0, 2))).tolist()
 
     def part(self, which: np.ndarray) -> "RecordedLoop | None":
         """The longest run of these trips."""
@@ -176,7 +174,7 @@ def steady_trips(table: InstructionTable, start: int, period: int, trips: int) -
     """The trips of which all operands go on by fixed steps; the run of codes may begin within a trip."""
     loop = RecordedLoop(table, start, period, trips)
     at = loop.positions()
-    fine = is_steady(at[:, ~table.constant[loop.operands[0]]]) & is_steady(loop.indices())
+    fine = is_steady(at[:, ~table.constant[loop.operands[0]]]) & is_steady(loop.indices.reshape(trips, -1))
     first, stop = max(runs_of(fine), key=lambda run: run[1] - run[0], default=(0, 0))
     which = np.zeros(trips, bool)
     which[first : stop + 2 if stop else 0] = True
