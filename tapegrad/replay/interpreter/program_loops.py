@@ -13,6 +13,7 @@ from ..costs import (
     ALIKE_ROWS,
     CARRIED_TRIPS,
     LOOP_TRIPS,
+    PARTS_OF_A_TRIP,
     PERIODS,
     PERIODS_TRIED,
     TRIP_ROWS_LEAST,
@@ -160,7 +161,9 @@ def searched(table: InstructionTable, low: int, high: int) -> Iterator[RecordedL
         if trips >= LOOP_TRIPS:
             runs.append((-trips * p, p, int(ends[n] - lengths[n])))
     for covered, p, first in sorted(runs):
-        loop = steady_trips(table, low + first, p, -covered // p)
+        parts = range(1, min(PARTS_OF_A_TRIP, -covered // p // LOOP_TRIPS) + 1)
+        tried = (steady_trips(table, low + first, m * p, -covered // p // m) for m in parts)
+        loop = next(filter(None, tried), None)
         if loop is None:
             table.refused.add("the places of its trips follow no fixed step")
         else:
