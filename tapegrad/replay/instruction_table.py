@@ -10,7 +10,15 @@ from collections.abc import Callable
 import numpy as np
 
 from .._core.primitive import ADD_AT, ASSIGN
-from .costs import ALIKE_ROWS, LOOP_TRIPS, TRIP_ROWS_LEAST
+from .costs import (
+    ALIKE_ROWS,
+    LOOP_TRIPS,
+    PERIODS,
+    PERIODS_TRIED,
+    REPEATED_INSTRUCTIONS,
+    TRIP_ROWS_LEAST,
+    TRIP_ROWS_MOST,
+)
 from .program import Program
 from .record.settings_keys import REGIONS, index_key
 
@@ -109,22 +117,8 @@ class InstructionTable:
 
     @functools.cached_property
     def next_alike(self) -> np.ndarray:
-        """How far from each instruction on the same `ALIKE_ROWS` classes follow next.
-
-        A hash of so many, 16 + 8, is made of the hashes of 16 and of 8."""
-        h = self.classes.astype(np.uint64) + np.uint64(1)
-        length, factor, hashes = 1, FACTOR, {1: h}
-        while 2 * length <= ALIKE_ROWS:  # of twice as many: those of the two halves
-            h = h[:-length] * factor + h[length:]
-            length, factor = 2 * length, np.uint64(int(factor) ** 2 % (1 << 64))
-            hashes[length] = h
-        rest = hashes[ALIKE_ROWS - length][length:] if ALIKE_ROWS > length else np.uint64(0)
-        h = h[: len(self.classes) - ALIKE_ROWS + 1] * FACTOR + rest
-        order = np.argsort(h, kind="stable")
-        found = np.full(len(h), END)
-        same = h[order[1:]] == h[order[:-1]]
-        found[order[:-1][same]] = np.diff(order)[same]
-        return found
+        """How far from each instruction on the same `ALIKE_ROWS` classes follow next."""
+        return next_alike(self.classes)
 
     def each(self, f: Callable, dtype=bool) -> np.ndarray:
         """f(k, i) for each instruction, asked once for each class."""
@@ -148,6 +142,52 @@ class InstructionTable:
         found = self.last == END
         found[self.operands[which[self.reader]]] = True
         return found
+
+
+def next_alike(codes: np.ndarray) -> np.ndarray:
+    """How far from each code on the same `ALIKE_ROWS` follow next.
+
+    A hash of so many, 16 + 8, is made of the hashes of 16 and of 8."""
+    if len(codes) < ALIKE_ROWS:
+        return np.full(0, END)
+    h = codes.astype(np.uint64) + np.uint64(1)
+    length, factor, hashes = 1, FACTOR, {1: h}
+    while 2 * length <= ALIKE_ROWS:  # of twice as many: those of the two halves
+        h = h[:-length] * factor + h[length:]
+        length, factor = 2 * length, np.uint64(int(factor) ** 2 % (1 << 64))
+        hashes[length] = h
+    rest = hashes[ALIKE_ROWS - length][length:] if ALIKE_ROWS > length else np.uint64(0)
+    h = h[: len(codes) - ALIKE_ROWS + 1] * FACTOR + rest
+    order = np.argsort(h, kind="stable")
+    found = np.full(len(h), END)
+    same = h[order[1:]] == h[order[:-1]]
+    found[order[:-1][same]] = np.diff(order)[same]
+    return found
+
+
+def frequent_distances(near: np.ndarray) -> list:
+    """Of what `next_alike` gives, the most frequent distances within these codes."""
+    near = near[np.arange(len(near)) + near < len(near)]
+    counts = np.bincount(near[near <= TRIP_ROWS_MOST])
+    found = np.argsort(-counts, kind="stable")[:PERIODS]
+    return found[counts[found] > 0][:PERIODS_TRIED].tolist()
+
+
+def about_unlike(program: Program) -> int:
+    """About how many instructions are written one by one, if all that repeat are loops: three trips of those.
+
+    It takes a fraction of the time of an `InstructionTable`."""
+    code, looks = program.code, program.shown
+    if len(code) < REPEATED_INSTRUCTIONS:
+        return len(code)
+    prims = np.fromiter([id(what[0]) for what in code.what], np.uint64, len(code))
+    codes = prims * FACTOR + np.fromiter(map(id, map(looks.__getitem__, code.numbers)), np.uint64, len(code))
+    unlike = np.ones(len(codes), bool)
+    for p in frequent_distances(next_alike(codes)):
+        for start, stop in runs_of(codes[:-p] == codes[p:]):
+            if stop - start >= (LOOP_TRIPS - 1) * p:
+                unlike[start + 2 * p : stop] = False
+    return int(unlike.sum())
 
 
 def is_whole(v) -> bool:

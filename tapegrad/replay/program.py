@@ -218,7 +218,7 @@ class Program:
             floats = {k for k, look in self.shown.items() if look is float_look}
             last = np.full(self.size, -1)
             flat = np.fromiter(itertools.chain.from_iterable(code.operands), np.int64, sum(arity))
-            last[flat] = np.repeat(np.arange(len(ids)), np.array(arity, np.int64))
+            last[flat] = np.arange(len(ids)).repeat(np.array(arity, np.int64))
             last[[*self.ends, *floats]] = -1
             dying: list = [()] * len(ids)
             for k in np.flatnonzero(last >= 0).tolist():
@@ -226,11 +226,14 @@ class Program:
             what = dict(zip(ids, code.what, strict=True))
             keys = [*zip(ids, arity, map(floats.__contains__, code.numbers), strict=True)]
             forms = {key: step_form(what[key[0]], *key[1:]) for key in set(keys)}
-            calls, special = [[form[n] for form in map(forms.__getitem__, keys)] for n in range(2)]
+            calls, special = [[*column] for column in zip(*map(forms.__getitem__, keys), strict=True)] or (
+                [],
+                [],
+            )
             settings: dict = {(): 0}
             of_what = {i: settings.setdefault(w[2], len(settings)) for i, w in what.items()}
-            changes = np.diff([*map(of_what.__getitem__, ids)], prepend=0) != 0
-            watched = {n: setting_of(code.what[n][2]) for n in np.flatnonzero(changes).tolist()}
+            flags = itertools.pairwise([0, *map(of_what.__getitem__, ids)]) if len(settings) > 1 else ()
+            watched = {n: setting_of(code.what[n][2]) for n, (a, b) in enumerate(flags) if a != b}
             guarded = [n for n, k in enumerate(code.numbers) if k in self.guards] if self.guards else []
             for n in (*guarded, *watched):
                 special[n] = *step_form(code.what[n], 0, False)[1][:2], watched.get(n)

@@ -14,12 +14,9 @@ from ..costs import (
     CARRIED_TRIPS,
     LOOP_TRIPS,
     PARTS_OF_A_TRIP,
-    PERIODS,
-    PERIODS_TRIED,
     TRIP_ROWS_LEAST,
-    TRIP_ROWS_MOST,
 )
-from ..instruction_table import END, InstructionTable, runs_of
+from ..instruction_table import END, InstructionTable, frequent_distances, runs_of
 from ..record.instructions import PART, Instruction
 from .instruction_kinds import is_move
 
@@ -194,8 +191,4 @@ def distances(table: InstructionTable, low: int, high: int) -> list:
     distances."""
     if high - low < LOOP_TRIPS * TRIP_ROWS_LEAST:
         return []
-    near = table.next_alike[low : high - ALIKE_ROWS + 1]
-    near = near[np.arange(len(near)) + near < len(near)]
-    counts = np.bincount(near[near <= TRIP_ROWS_MOST])
-    found = np.argsort(-counts, kind="stable")[:PERIODS]
-    return found[counts[found] > 0][:PERIODS_TRIED].tolist()
+    return frequent_distances(table.next_alike[low : high - ALIKE_ROWS + 1])
