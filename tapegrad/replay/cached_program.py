@@ -145,7 +145,6 @@ class CachedProgram:
         asked = self.compile is True or self.joint
         self.early = not asked and len(program.numbers) >= REPEATED_INSTRUCTIONS
         self.due: float = 1 if self.early and not program.guards else EMITTED_REPLAY
-        self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.spent = 0.0  # ns of replays as bound calls
         self.recording = recording  # ns of the recorded call
         self.cuda_graph = owner.cuda_graph
@@ -322,12 +321,12 @@ class CachedProgram:
         wanted = self.compile is True
         # ranks take the same text, and a device still works when its launch has returned
         comparable = not self.joint and not program.on_device
-        kinds, early, self.early = self.kinds, self.early, False
+        kinds, early, self.early = None, self.early, False
         if early:
             self.due = EMITTED_REPLAY
             if self.writing_cost > self.recording:
                 return
-            self.kinds = kinds = emitter.InstructionKinds(program)
+            kinds = emitter.InstructionKinds(program)
             self.unlike = emitter.unlike_instructions(kinds)
             if self.writing_cost > self.recording:
                 return
@@ -336,7 +335,6 @@ class CachedProgram:
             self.emitted = emitter.EmittedProgram(program, kinds=kinds)
             if self.writing_cost:  # (a program without instructions has none)
                 WRITING.add((time.thread_time_ns() - start) / self.writing_cost)
-        self.kinds = None
         if self.compile == "auto":
             spent = self.recording + self.spent + time.thread_time_ns() - begin
             # ranks take the same text, so that their bits agree: no time that one of them measured counts

@@ -13,7 +13,6 @@ from .._core.primitive import ADD_AT, ASSIGN
 from .costs import (
     ALIKE_ROWS,
     LOOP_TRIPS,
-    PERIODS,
     PERIODS_TRIED,
     REPEATED_INSTRUCTIONS,
     TRIP_ROWS_LEAST,
@@ -53,9 +52,7 @@ class InstructionTable:
         self.constant[[*program.constants]] = True
         self.loops = {}  # (start, stop) -> those of interpreter.program_loops
         self.refused = set()  # why instructions that repeat are no loop
-        # (a few instructions are each a class of their own)
-        few = count < LOOP_TRIPS * TRIP_ROWS_LEAST
-        self.classes, self.example = (np.arange(count),) * 2 if few else self.sorted_out()
+        self.classes, self.example = self.sorted_out()
         self.counts = np.bincount(self.classes, minlength=len(self.example))
         # of each value the first instruction that writes it
         self.writer = np.full(size, END)
@@ -99,7 +96,7 @@ class InstructionTable:
             if prim in REGIONS:
                 form = forms[id(params)] = forms.get(id(params)) or index_form(params)
             found.append((known.setdefault((prim, form[0], watched), len(known)), form[1]))
-        self.numbers = np.zeros((len(found), max(1, *[len(row) for _, row in found])), np.int64)
+        self.numbers = np.zeros((len(found), max([1, *[len(row) for _, row in found]])), np.int64)
         for n, (_, row) in enumerate(found):
             self.numbers[n, : len(row)] = row
         return np.array([kind for kind, _ in found], np.uint64)[self.settings]
@@ -167,10 +164,12 @@ def next_alike(codes: np.ndarray) -> np.ndarray:
 
 def frequent_distances(near: np.ndarray) -> list:
     """Of what `next_alike` gives, the most frequent distances within these codes."""
+    if len(near) + ALIKE_ROWS <= LOOP_TRIPS * TRIP_ROWS_LEAST:
+        return []
     near = near[np.arange(len(near)) + near < len(near)]
     counts = np.bincount(near[near <= TRIP_ROWS_MOST])
-    found = np.argsort(-counts, kind="stable")[:PERIODS]
-    return found[counts[found] > 0][:PERIODS_TRIED].tolist()
+    found = np.argsort(-counts, kind="stable")[:PERIODS_TRIED]
+    return found[counts[found] > 0].tolist()
 
 
 def about_unlike(program: Program) -> int:

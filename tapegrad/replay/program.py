@@ -226,14 +226,10 @@ class Program:
             what = dict(zip(ids, code.what, strict=True))
             keys = [*zip(ids, arity, map(floats.__contains__, code.numbers), strict=True)]
             forms = {key: step_form(what[key[0]], *key[1:]) for key in set(keys)}
-            calls, special = [[*column] for column in zip(*map(forms.__getitem__, keys), strict=True)] or (
-                [],
-                [],
-            )
-            settings: dict = {(): 0}
-            of_what = {i: settings.setdefault(w[2], len(settings)) for i, w in what.items()}
-            flags = itertools.pairwise([0, *map(of_what.__getitem__, ids)]) if len(settings) > 1 else ()
-            watched = {n: setting_of(code.what[n][2]) for n, (a, b) in enumerate(flags) if a != b}
+            each = [*map(forms.__getitem__, keys)]
+            calls, special = [call for call, _ in each], [more for _, more in each]
+            flags = itertools.pairwise([(), *[watched for _, _, watched in code.what]])
+            watched = {n: setting_of(b) for n, (a, b) in enumerate(flags) if a is not b and a != b}
             guarded = [n for n, k in enumerate(code.numbers) if k in self.guards] if self.guards else []
             for n in (*guarded, *watched):
                 special[n] = *step_form(code.what[n], 0, False)[1][:2], watched.get(n)

@@ -14,7 +14,6 @@ from ..costs import (
     CARRIED_TRIPS,
     LOOP_TRIPS,
     PARTS_OF_A_TRIP,
-    TRIP_ROWS_LEAST,
 )
 from ..instruction_table import END, InstructionTable, frequent_distances, runs_of
 from ..record.instructions import PART, Instruction
@@ -150,7 +149,7 @@ def program_loops(table: InstructionTable, start: int, stop: int) -> list:
 def searched(table: InstructionTable, low: int, high: int) -> Iterator[RecordedLoop]:
     """Runs of instructions that repeat, the longest ones first found."""
     codes, runs = table.classes[low:high], []
-    for p in distances(table, low, high):
+    for p in frequent_distances(table.next_alike[low : max(low, high - ALIKE_ROWS + 1)]):
         ends = np.append(np.flatnonzero(codes[:-p] != codes[p:]), len(codes) - p)
         lengths = np.diff(ends, prepend=-1) - 1  # so many codes are those p places later
         n = int(lengths.argmax())
@@ -184,11 +183,3 @@ def steady_trips(table: InstructionTable, start: int, period: int, trips: int) -
 def is_steady(numbers: np.ndarray) -> np.ndarray:
     """Of each trip: do the numbers of this one and the next two go on by the same steps?"""
     return (numbers[2:] - numbers[1:-1] == numbers[1:-1] - numbers[:-2]).all(axis=1)
-
-
-def distances(table: InstructionTable, low: int, high: int) -> list:
-    """From places at which some codes begin to where the same ones begin next: the most frequent
-    distances."""
-    if high - low < LOOP_TRIPS * TRIP_ROWS_LEAST:
-        return []
-    return frequent_distances(table.next_alike[low : high - ALIKE_ROWS + 1])
