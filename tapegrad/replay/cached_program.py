@@ -42,6 +42,7 @@ from .costs import (
     WRITTEN_KIND_NS,
 )
 from .cuda_graph import CudaGraph, unfit
+from .instruction_table import about_unlike
 from .program import HEARD, Program
 from .record.instructions import Guard, is_pure
 from .shared_factors import with_shared_factors
@@ -144,7 +145,6 @@ class CachedProgram:
         asked = self.compile is True or self.joint
         self.early = not asked and len(program.numbers) >= REPEATED_INSTRUCTIONS
         self.due: float = 1 if self.early and not program.guards else EMITTED_REPLAY
-        self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.spent = 0.0  # ns of replays as bound calls
         self.recording = recording  # ns of the recorded call
         self.cuda_graph = owner.cuda_graph
@@ -287,16 +287,23 @@ class CachedProgram:
         return self.spent >= REPAID * (self.writing_cost * WRITING.factor + loading)
 
     @functools.cached_property
-    def writing_cost(self) -> float:
-        """How many ns it takes to write the text, by the model."""
+    def unlike(self) -> int:
+        """How many instructions are written one by one, so far as is known."""
+        return about_unlike(self.program)
+
+    @functools.cached_property
+    def kind_costs(self) -> tuple:
+        """How many ns it takes by the model: for kinds of instructions, and for one of these."""
         program = self.program
         kinds = {(w[0], id(program.shown[k])) for k, w in zip(program.numbers, program.what, strict=True)}
         sizes = [math.prod(shown[1]) for shown in program.shown.values()]
-        return (
-            WRITTEN_KIND_NS * len(kinds)
-            + WRITTEN_INSTRUCTION_NS * len(program.numbers)
-            + WRITTEN_ELEMENT_NS * sum([size for size in sizes if size <= BLOCK_ELEMENTS])
-        )
+        elements = sum([size for size in sizes if size <= BLOCK_ELEMENTS]) / max(len(sizes), 1)
+        return WRITTEN_KIND_NS * len(kinds), WRITTEN_INSTRUCTION_NS + WRITTEN_ELEMENT_NS * elements
+
+    @property
+    def writing_cost(self) -> float:
+        """How many ns it takes to write the text, by the model."""
+        return self.kind_costs[0] + self.kind_costs[1] * self.unlike
 
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
@@ -314,18 +321,20 @@ class CachedProgram:
         wanted = self.compile is True
         # ranks take the same text, and a device still works when its launch has returned
         comparable = not self.joint and not program.on_device
-        kinds, early, self.early = self.kinds, self.early, False
+        kinds, early, self.early = None, self.early, False
         if early:
-            self.kinds = kinds = emitter.InstructionKinds(program)
-            if WRITTEN_INSTRUCTION_NS * emitter.unlike_instructions(kinds) > self.recording:
-                self.due = EMITTED_REPLAY
+            self.due = EMITTED_REPLAY
+            if self.writing_cost > self.recording:
+                return
+            kinds = emitter.InstructionKinds(program)
+            self.unlike = emitter.unlike_instructions(kinds)
+            if self.writing_cost > self.recording:
                 return
         if self.emitted is None and (comparable or not wanted):
             start = time.thread_time_ns()
             self.emitted = emitter.EmittedProgram(program, kinds=kinds)
-            if not early and self.writing_cost:
+            if self.writing_cost:  # (a program without instructions has none)
                 WRITING.add((time.thread_time_ns() - start) / self.writing_cost)
-        self.kinds = None
         if self.compile == "auto":
             spent = self.recording + self.spent + time.thread_time_ns() - begin
             # ranks take the same text, so that their bits agree: no time that one of them measured counts

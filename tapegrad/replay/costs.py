@@ -89,9 +89,9 @@ TRIP_ROWS_MOST = 4000  # rows of a trip, at most
 LOOP_ELEMENTS = 128  # elements of an instruction; there are other loops for more
 TRIP_ELEMENTS = 4000  # elements of a trip
 ALIKE_ROWS = 24  # rows that are compared first
-PERIODS = 40  # lengths of a trip that are looked at
 PERIODS_TRIED = 8  # lengths that are tried in one place
-CARRIED_TRIPS = 8  # trips after which a value is still read by its loop
+PARTS_OF_A_TRIP = 4  # alike parts of a trip, as those of a step of Runge and Kutta are
+CARRIED_TRIPS = 24  # trips after which a value is still read by its loop
 POINTER_PLACES = 16  # places between cells of one pointer, or a step
 
 # Groups: which instructions are one compiled loop.

@@ -10,11 +10,17 @@ from collections.abc import Callable
 import numpy as np
 
 from .._core.primitive import ADD_AT, ASSIGN
-from .costs import ALIKE_ROWS, LOOP_TRIPS, TRIP_ROWS_LEAST
+from .costs import (
+    ALIKE_ROWS,
+    LOOP_TRIPS,
+    PERIODS_TRIED,
+    REPEATED_INSTRUCTIONS,
+    TRIP_ROWS_LEAST,
+    TRIP_ROWS_MOST,
+)
 from .program import Program
 from .record.settings_keys import REGIONS, index_key
 
-PRIM, PARAMS, WATCHED = range(3)  # what is done
 END = 1 << 62  # the reader of what leaves the program
 WHOLE = 2**53  # whole numbers below it are floats
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -44,12 +50,9 @@ class InstructionTable:
         self.reads = np.bincount(self.operands % size, minlength=size)
         self.constant = np.zeros(size, bool)
         self.constant[[*program.constants]] = True
-        self.indices = {}  # id of settings -> the numbers of its index
         self.loops = {}  # (start, stop) -> those of interpreter.program_loops
         self.refused = set()  # why instructions that repeat are no loop
-        # (a few instructions are each a class of their own)
-        few = count < LOOP_TRIPS * TRIP_ROWS_LEAST
-        self.classes, self.example = (np.arange(count),) * 2 if few else self.sorted_out()
+        self.classes, self.example = self.sorted_out()
         self.counts = np.bincount(self.classes, minlength=len(self.example))
         # of each value the first instruction that writes it
         self.writer = np.full(size, END)
@@ -65,24 +68,7 @@ class InstructionTable:
         looks[
             [k for k, v in self.program.constants.items() if is_whole(v) and not np.all(np.abs(v) < WHOLE)]
         ] += np.uint64(2)
-        self.looks = looks
-        what = np.zeros(len(self.code), np.uint64)
-        for column in (PARAMS, WATCHED, PRIM):
-            found = np.fromiter([id(row[column]) for row in self.code.what], np.uint64, len(what))
-            if column is PARAMS:
-                self.params = params = found
-            elif column is WATCHED:
-                found = flags = self.of_equal(found)
-            what = (what + found) * FACTOR
-        known = {}
-        regional = np.flatnonzero(np.isin(found, np.array([*map(id, REGIONS)], np.uint64)))
-        names, first, inverse = np.unique(params[regional], return_index=True, return_inverse=True)
-        forms = np.zeros(len(names), np.uint64)
-        for n, m in enumerate(regional[first].tolist()):
-            params_of = self.code.what[m][PARAMS]
-            form, self.indices[id(params_of)] = index_form(params_of)
-            forms[n] = known.setdefault(form, len(known))
-        what[regional] = ((forms[inverse] + found[regional]) * FACTOR + flags[regional]) * FACTOR
+        what = self.kinds() * FACTOR
         for k, guards in self.program.guards.items():
             if self.position[k] >= 0:
                 what[self.position[k]] += np.uint64(
@@ -98,13 +84,22 @@ class InstructionTable:
         _, example, classes = np.unique(key, return_index=True, return_inverse=True)
         return classes, example
 
-    def of_equal(self, ids: np.ndarray) -> np.ndarray:
-        """One number for the flags that are equal."""
-        each, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-        same = {}
-        for n, at in enumerate(first.tolist()):
-            each[n] = same.setdefault(self.code.what[at][WATCHED], each[n])
-        return each[inverse]
+    def kinds(self) -> np.ndarray:
+        """One number for instructions that do the same but for the numbers of an index. Row ``settings[n]``
+        of `numbers` has those of instruction n."""
+        ids = np.fromiter(map(id, self.code.what), np.uint64, len(self.code))
+        _, first, self.settings = np.unique(ids, return_index=True, return_inverse=True)
+        known, forms, found = {}, {}, []
+        for n in first.tolist():
+            prim, params, watched = self.code.what[n]
+            form = (id(params), ())
+            if prim in REGIONS:
+                form = forms[id(params)] = forms.get(id(params)) or index_form(params)
+            found.append((known.setdefault((prim, form[0], watched), len(known)), form[1]))
+        self.numbers = np.zeros((len(found), max([1, *[len(row) for _, row in found]])), np.int64)
+        for n, (_, row) in enumerate(found):
+            self.numbers[n, : len(row)] = row
+        return np.array([kind for kind, _ in found], np.uint64)[self.settings]
 
     @functools.cached_property
     def last_reader(self) -> list:
@@ -119,22 +114,8 @@ class InstructionTable:
 
     @functools.cached_property
     def next_alike(self) -> np.ndarray:
-        """How far from each instruction on the same `ALIKE_ROWS` classes follow next.
-
-        A hash of so many, 16 + 8, is made of the hashes of 16 and of 8."""
-        h = self.classes.astype(np.uint64) + np.uint64(1)
-        length, factor, hashes = 1, FACTOR, {1: h}
-        while 2 * length <= ALIKE_ROWS:  # of twice as many: those of the two halves
-            h = h[:-length] * factor + h[length:]
-            length, factor = 2 * length, np.uint64(int(factor) ** 2 % (1 << 64))
-            hashes[length] = h
-        rest = hashes[ALIKE_ROWS - length][length:] if ALIKE_ROWS > length else np.uint64(0)
-        h = h[: len(self.classes) - ALIKE_ROWS + 1] * FACTOR + rest
-        order = np.argsort(h, kind="stable")
-        found = np.full(len(h), END)
-        same = h[order[1:]] == h[order[:-1]]
-        found[order[:-1][same]] = np.diff(order)[same]
-        return found
+        """How far from each instruction on the same `ALIKE_ROWS` classes follow next."""
+        return next_alike(self.classes)
 
     def each(self, f: Callable, dtype=bool) -> np.ndarray:
         """f(k, i) for each instruction, asked once for each class."""
@@ -153,15 +134,59 @@ class InstructionTable:
         found[self.read_by(start, stop)] = True
         return np.flatnonzero(found)
 
-    def numbers_of(self, n: int) -> tuple:
-        """The numbers of the index of an instruction."""
-        return self.indices.get(id(self.code.what[n][PARAMS]), ())
-
     def read_outside(self, which: np.ndarray) -> np.ndarray:
         """Of each value: does one of these instructions read it, or does it leave the program?"""
         found = self.last == END
         found[self.operands[which[self.reader]]] = True
         return found
+
+
+def next_alike(codes: np.ndarray) -> np.ndarray:
+    """How far from each code on the same `ALIKE_ROWS` follow next.
+
+    A hash of so many, 16 + 8, is made of the hashes of 16 and of 8."""
+    if len(codes) < ALIKE_ROWS:
+        return np.full(0, END)
+    h = codes.astype(np.uint64) + np.uint64(1)
+    length, factor, hashes = 1, FACTOR, {1: h}
+    while 2 * length <= ALIKE_ROWS:  # of twice as many: those of the two halves
+        h = h[:-length] * factor + h[length:]
+        length, factor = 2 * length, np.uint64(int(factor) ** 2 % (1 << 64))
+        hashes[length] = h
+    rest = hashes[ALIKE_ROWS - length][length:] if ALIKE_ROWS > length else np.uint64(0)
+    h = h[: len(codes) - ALIKE_ROWS + 1] * FACTOR + rest
+    order = np.argsort(h, kind="stable")
+    found = np.full(len(h), END)
+    same = h[order[1:]] == h[order[:-1]]
+    found[order[:-1][same]] = np.diff(order)[same]
+    return found
+
+
+def frequent_distances(near: np.ndarray) -> list:
+    """Of what `next_alike` gives, the most frequent distances within these codes."""
+    if len(near) + ALIKE_ROWS <= LOOP_TRIPS * TRIP_ROWS_LEAST:
+        return []
+    near = near[np.arange(len(near)) + near < len(near)]
+    counts = np.bincount(near[near <= TRIP_ROWS_MOST])
+    found = np.argsort(-counts, kind="stable")[:PERIODS_TRIED]
+    return found[counts[found] > 0].tolist()
+
+
+def about_unlike(program: Program) -> int:
+    """About how many instructions are written one by one, if all that repeat are loops: three trips of those.
+
+    It takes a fraction of the time of an `InstructionTable`."""
+    code, looks = program.code, program.shown
+    if len(code) < REPEATED_INSTRUCTIONS:
+        return len(code)
+    prims = np.fromiter([id(what[0]) for what in code.what], np.uint64, len(code))
+    codes = prims * FACTOR + np.fromiter(map(id, map(looks.__getitem__, code.numbers)), np.uint64, len(code))
+    unlike = np.ones(len(codes), bool)
+    for p in frequent_distances(next_alike(codes)):
+        for start, stop in runs_of(codes[:-p] == codes[p:]):
+            if stop - start >= (LOOP_TRIPS - 1) * p:
+                unlike[start + 2 * p : stop] = False
+    return int(unlike.sum())
 
 
 def is_whole(v) -> bool:
@@ -181,7 +206,7 @@ def index_form(params: dict) -> tuple:
     def form(at):
         kind = type(at)
         if kind is int or isinstance(at, np.integer):
-            numbers.append(int(at))
+            numbers.append(min(max(int(at), -END), END))
             return bool(at < 0)
         if kind is slice:
             return kind, *[v if v is None else form(v) for v in (at.start, at.stop)], at.step

@@ -21,6 +21,7 @@ from .._core.reverse import CollectorPause
 from .._core.scope import now, put, scope_block, setting
 from .._dispatch.random import DRAW
 from ..ops.linalg.factorizations import SYSTEM
+from .record.abstract_values import OF_FLOAT
 from .record.instructions import (
     ARGUMENT,
     CAPTURED,
@@ -72,6 +73,15 @@ def setting_of(watched: tuple, gated: bool = False):
         return IGNORED if gated else QUIET
     modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
     return setting(**modes, call=loud if LOUD in watched else describe_kind)
+
+
+def step_form(what: tuple, arity: int, is_float: bool) -> tuple:
+    """(call, what is special) of the instructions that do this, as in `Program.steps`."""
+    prim, params, _ = what
+    call = functools.partial(prim.run, **params) if params else instruction_form(prim)[0]
+    aliases = prim is READ or prim.aliases or not prim.declared
+    plain = not prim.writes and (is_float or not aliases) and 0 < arity < 3
+    return call, arity == 2 if plain else (prim.writes, aliases, None)
 
 
 def guard_holds(a, b) -> bool:
@@ -196,38 +206,34 @@ class Program:
 
     @functools.cached_property
     def steps(self) -> list:
-        """How `run` does each instruction: (number, call, operands, does it write?, may the result lie in the
-        memory of an operand?, the setting from here on, the values that it reads as the last)."""
-        last = [-1] * self.size
-        for n, ks in enumerate(self.code.operands):
-            for j in ks:
-                last[j] = n
-        for k in self.ends:
-            last[k] = -1
-        dying: list = [()] * len(self.code)
-        for j, n in enumerate(last):
-            if n >= 0:
-                dying[n] += (j,)
-        steps: list = []
-        watched: Any = ()
-        forms: dict = {}  # id of what is done -> how; many instructions share it
-        code = self.code
+        """How `run` does each instruction: (number, call, operands, the arrays that it reads as the last,
+        whether there are two operands). In place of the last, where there is more to do: (does it write?, may
+        the result lie in the memory of an operand?, the setting from here on).
+
+        Many instructions do the same, and few are special, so columns are made for all at once."""
         with scope_block():
             CollectorPause()
-            for k, what, ks, dead in zip(code.numbers, code.what, code.operands, dying, strict=True):
-                form = forms.get(id(what))
-                if form is None:
-                    prim, params, _ = what
-                    run = functools.partial(prim.run, **params) if params else instruction_form(prim)[0]
-                    aliases = prim is READ or prim.aliases or not prim.declared
-                    form = forms[id(what)] = run, prim.writes, aliases
-                call, writes, aliases = form
-                setting = None
-                if what[2] is not watched and what[2] != watched:
-                    watched = what[2]
-                    setting = setting_of(watched)
-                steps.append((k, call, ks, writes, aliases, setting, dead))
-        return steps
+            code, float_look = self.code, OF_FLOAT[1]
+            arity, ids = [*map(len, code.operands)], [*map(id, code.what)]
+            floats = {k for k, look in self.shown.items() if look is float_look}
+            last = np.full(self.size, -1)
+            flat = np.fromiter(itertools.chain.from_iterable(code.operands), np.int64, sum(arity))
+            last[flat] = np.arange(len(ids)).repeat(np.array(arity, np.int64))
+            last[[*self.ends, *floats]] = -1
+            dying: list = [()] * len(ids)
+            for k in np.flatnonzero(last >= 0).tolist():
+                dying[last[k]] += (k,)
+            what = dict(zip(ids, code.what, strict=True))
+            keys = [*zip(ids, arity, map(floats.__contains__, code.numbers), strict=True)]
+            forms = {key: step_form(what[key[0]], *key[1:]) for key in set(keys)}
+            each = [*map(forms.__getitem__, keys)]
+            calls, special = [call for call, _ in each], [more for _, more in each]
+            flags = itertools.pairwise([(), *[watched for _, _, watched in code.what]])
+            watched = {n: setting_of(b) for n, (a, b) in enumerate(flags) if a is not b and a != b}
+            guarded = [n for n, k in enumerate(code.numbers) if k in self.guards] if self.guards else []
+            for n in (*guarded, *watched):
+                special[n] = *step_form(code.what[n], 0, False)[1][:2], watched.get(n)
+            return [*zip(code.numbers, calls, code.operands, dying, special, strict=True)]
 
     def run(self, values: list):
         """The values of the instructions, or the guard that failed."""
@@ -245,25 +251,31 @@ class Program:
         guards, before, value = self.guards, now(), env.__getitem__
         try:
             put(QUIET)
-            for k, call, ks, writes, aliases, watched, dying in self.steps:
-                if watched is not None:
-                    put(watched)
-                if writes:
-                    base, args = ks[0], [*map(value, ks)]
-                    if base not in own or base not in dying or ks.count(base) > 1:
+            for k, call, ks, dying, special in self.steps:
+                if special is True:
+                    i, j = ks
+                    env[k] = call(env[i], env[j])
+                elif special is False:
+                    env[k] = call(env[ks[0]])
+                else:
+                    writes, aliases, watched = special
+                    if watched is not None:
+                        put(watched)
+                    args = [*map(value, ks)]
+                    if writes and (ks[0] not in own or ks[0] not in dying or ks.count(ks[0]) > 1):
                         args[0] = copy_with_layout(args[0])
                     env[k] = made = call(*args)
-                    own.add(k)
-                else:
-                    env[k] = made = call(*map(value, ks))
-                    if own and aliases and is_of_another(made, [*map(value, ks)]):
+                    if writes:
+                        own.add(k)
+                    elif own and aliases and is_of_another(made, args):
                         own.difference_update(ks)
-                if k in guards:
-                    failed = self.failing(k, made)
-                    if failed is not None:
-                        return failed
-                for j in dying:
-                    env[j] = None
+                    if k in guards:
+                        failed = self.failing(k, made)
+                        if failed is not None:
+                            return failed
+                    del args, made
+                for d in dying:
+                    env[d] = None
         finally:
             put(before)
         out = [leaf if k is None else env[k] for k, leaf in self.outputs]

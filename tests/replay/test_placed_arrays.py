@@ -319,6 +319,37 @@ def test_orders_are_those_of_numpy(kind, size, blocks_that_do_not_pay):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 33, 300])
+def test_searches_are_those_of_numpy(size, side, blocks_that_do_not_pay):
+    """Elements that do not ascend too, and what is no number."""
+    rng = np.random.default_rng(size)
+    f = lambda a, v: (
+        np.searchsorted(a * 1.0, v + 0.0, side=side) + 1,
+        np.digitize(v * 1.0, a + 0.0, right=side == "right") * 2,
+        (a - 1.0) * (a + 1.0),
+    )
+    a, v = np.sort(rng.normal(size=size)), rng.normal(size=(5, 60))
+    p, _ = replayed(f, a, v, method="value")
+    kept = p.forms["value"].programs[0].emitted
+    assert kept.blocks and not {"searchsorted", "digitize"} & {*kept.called}
+    ties, whole = np.sort(rng.integers(-3, 3, size)) * 1.0, rng.integers(-4, 4, v.shape) * 1.0
+    others = [np.where(v > 1.0, np.nan, v), np.where(v > 1.0, np.inf, -v), rng.choice(a, v.shape)]
+    for b, w in [(ties, whole), (np.append(a[1:], np.nan), v), *[(a, w) for w in others]]:
+        for got, want in zip(p.value(b, w), f(b, w), strict=True):
+            np.testing.assert_array_equal(got, want)
+    for got, want in zip(p.value(a[::-1].copy(), v), f(a[::-1], v), strict=True):
+        np.testing.assert_array_equal(got, want)
+    mixed = np.roll(a, 1)  # neither way, of three and more
+    if len(a) > 2:
+        with pytest.raises(ValueError, match="monotonic"):  # of digitize
+            p.value(mixed, v)
+    g = lambda a, v: (np.searchsorted(a * 1.0, v + 0.0, side=side) + 1, (a - 1.0) * (a + 1.0))
+    p, _ = replayed(g, a, v, method="value")
+    np.testing.assert_array_equal(p.value(mixed, v)[0], g(mixed, v)[0])
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_first_extremes_are_those_of_numpy(blocks_that_do_not_pay):
     f = lambda x: (
         np.argmax(x * 1.0, axis=0) + 1,

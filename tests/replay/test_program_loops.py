@@ -7,8 +7,11 @@ import test_loop_rerolling
 
 import tapegrad as tg
 from tapegrad._core.trees import leaves
+from tapegrad.replay import emitted
+from tapegrad.replay.cached_program import CachedProgram
 from tapegrad.replay.interpreter import blocks, instruction_kinds, trip_rows
 
+WRITING_COST = CachedProgram.writing_cost  # which no other test waits for
 X = np.array([0.3, -0.7, 1.2])
 A = np.array([[0.9, 0.2, 0.0], [-0.3, 0.7, 0.1], [0.05, -0.2, 0.8]])
 
@@ -64,16 +67,33 @@ def test_only_three_trips_are_written_out(made):
     assert sum([loop.trips * loop.loop.period for loop in loops]) > 0.9 * len(kept.program.code)
 
 
-@pytest.mark.parametrize("back", [1, 2, 3, 8])
+@pytest.mark.parametrize("back", [1, 2, 3, 8, 12, 24])  # (12: the seasons of a year)
 def test_values_of_some_trips_before(made, back):
     def f(x):
         path = [x * (1 + 0.1 * k) for k in range(back)]
-        for _ in range(30):
+        for _ in range(30 + back):
             path.append(0.5 * path[-back] + 0.2 * np.sin(path[-1]) * path[-back])
         return sum([(v * v).sum() for v in path[-3:]])
 
     judged(f, (X,), (X + 1,))
     assert made[0]
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_a_trip_of_several_alike_parts(made, stages):
+    """The stages of a method of Runge and Kutta do the same, and each reads the value before the first."""
+    loops, written = made
+
+    def f(x):
+        for _ in range(40):
+            y = x
+            for k in range(stages):
+                y = x + np.tanh(A @ y) * (0.1 / (stages - k))
+            x = y
+        return x @ x
+
+    kept = judged(f, (X,), (X * 2,))
+    assert len(loops) == 2 and 2 * len(written) < len(kept.program.code)
 
 
 def test_an_argument_whose_number_would_follow_the_step(made):
@@ -92,9 +112,9 @@ def test_an_argument_whose_number_would_follow_the_step(made):
 
 def test_values_of_too_many_trips_before_are_no_loop():
     def f(x):
-        path = [x * (1 + 0.1 * k) for k in range(12)]
-        for _ in range(40):
-            path.append(0.5 * path[-12] + 0.2 * np.sin(path[-1]))
+        path = [x * (1 + 0.1 * k) for k in range(30)]
+        for _ in range(60):
+            path.append(0.5 * path[-30] + 0.2 * np.sin(path[-1]))
         return (path[-1] ** 2).sum()
 
     judged(f, (X,), (X + 1,))
@@ -292,6 +312,43 @@ def test_a_program_that_repeats_is_written_for_the_first_replay(steps):
     for _ in range(2):
         p.grad(X)
     assert (p.forms["grad"].programs[0].emitted is not None) == (steps == 200)
+
+
+def test_a_program_that_does_not_repeat_is_not_analysed_for_the_first_replay(monkeypatch):
+    """Each of its trips has another size. An analysis would take as long as several calls."""
+    monkeypatch.setattr(CachedProgram, "writing_cost", WRITING_COST)
+    seen, made = [], instruction_kinds.InstructionKinds.__init__
+    monkeypatch.setattr(
+        instruction_kinds.InstructionKinds,
+        "__init__",
+        lambda self, *args, **given: seen.append(self) or made(self, *args, **given),
+    )
+
+    def f(x):
+        while len(x) > 1:
+            x = np.maximum(0.5 * (x[1:] + x[:-1]) * x[1:] - 0.1, np.tanh(x[:-1]))
+        return x.sum()
+
+    x = np.linspace(0.1, 0.9, 50)
+    p = tg.prepare(f, x)
+    for _ in range(2):
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-12)
+    kept = p.forms["grad"].programs[0]
+    assert len(kept.program.code) > 500 and not seen
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_the_cost_of_a_text_is_that_of_what_repeats(repeated):
+    def f(x):
+        for k in range(100):
+            x = np.tanh(A @ x) + 0.1 * X if repeated or k % 7 < k % 5 else np.sin(x * X)
+        return x @ x
+
+    p = tg.prepare(f, X)
+    p.grad(X)
+    kept = p.forms["grad"].programs[0]
+    exact = emitted.unlike_instructions(instruction_kinds.InstructionKinds(kept.text_program))
+    assert kept.unlike <= exact and (kept.unlike < 0.2 * len(kept.program.code)) == repeated
 
 
 @pytest.mark.parametrize("compile", [True, False])

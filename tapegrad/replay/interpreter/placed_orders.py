@@ -8,7 +8,7 @@ import numpy as np
 from ..._core.arrays import F8
 from ...ops import sorting
 from ...ops.indexing.traced_indices import HOLE
-from ..costs import SORT_ELEMENTS, STABLE_SORT_ELEMENTS, WRITTEN_OUT_PRODUCTS
+from ..costs import SORT_ELEMENTS, STABLE_SORT_ELEMENTS
 from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, all_placed, chosen, placed, reduced, zeros
 
 
@@ -26,20 +26,22 @@ def first_extreme(ufunc, x: PlacedArray, axis, keepdims: bool) -> PlacedArray:
     return reduced(np.minimum, at, axis, keepdims)
 
 
-def placed_digitize(x: PlacedArray, bins, right: bool) -> PlacedArray:
-    bins = placed(x.b, bins)
-    1.0 / (bins[:-1] <= bins[1:])  # (the quotient is not finite for bins of another order: the run ends)
-    return placed_searchsorted(bins, x, "left" if right else "right")
-
-
 def placed_searchsorted(a, v, side: str) -> PlacedArray:
-    """By counting the elements that are less."""
+    """By bisection, all values in step.  The run ends where the elements do not ascend."""
     a, v = all_placed(a, v)
-    if a.ndim != 1 or a.size * v.size > WRITTEN_OUT_PRODUCTS or {a.kind, v.kind} != {"f"}:
+    if a.ndim != 1 or not a.size or {a.kind, v.kind} != {"f"}:
         raise NotPlaced("searchsorted")
     check_ordered(a, v)
-    at = a.reshape((-1,) + (1,) * v.ndim)
-    return (at < v if side == "left" else at <= v).sum(0)
+    if a.size > 1:
+        1.0 / (a[:-1] <= a[1:])  # (the quotient is not finite)
+    before = np.less if side == "left" else np.less_equal
+    x, size, at = v.reshape(-1), a.size, placed(a.b, np.zeros(v.size, np.int64))
+    while size:  # of the elements from `at` on
+        half = (size + 1) // 2
+        found: Any = before(gathered(a[half - 1 :], at, 0), x)
+        at = PlacedArray(a.b, (at.astype(F8) + found.astype(F8) * float(half)).at, "i")
+        size -= half
+    return at.reshape(v.shape)
 
 
 def placed_argsort(x: PlacedArray, axis: int, kind, stable) -> PlacedArray:
@@ -151,7 +153,7 @@ def added_at(x: PlacedArray, at, axis: int, like: tuple) -> PlacedArray:
 ORDERS: dict = {
     np.argmax: lambda x, axis=None, keepdims=False: first_extreme(np.maximum, x, axis, keepdims),
     np.argmin: lambda x, axis=None, keepdims=False: first_extreme(np.minimum, x, axis, keepdims),
-    np.digitize: lambda x, bins, right=False: placed_digitize(x, bins, right),
+    np.digitize: lambda x, bins, right=False: placed_searchsorted(bins, x, "left" if right else "right"),
     np.searchsorted: lambda a, v, side="left": placed_searchsorted(a, v, side),
     np.lexsort: lambda keys: placed_lexsort(keys),
     np.argsort: lambda x, axis=-1, kind=None, *, stable=None: placed_argsort(x, axis, kind, stable),

@@ -13,12 +13,9 @@ from ..costs import (
     ALIKE_ROWS,
     CARRIED_TRIPS,
     LOOP_TRIPS,
-    PERIODS,
-    PERIODS_TRIED,
-    TRIP_ROWS_LEAST,
-    TRIP_ROWS_MOST,
+    PARTS_OF_A_TRIP,
 )
-from ..instruction_table import END, InstructionTable, runs_of
+from ..instruction_table import END, InstructionTable, frequent_distances, runs_of
 from ..record.instructions import PART, Instruction
 from .instruction_kinds import is_move
 
@@ -77,17 +74,15 @@ class RecordedLoop:
         return np.where(at < 0, -END // 2 - self.operands, at)
 
     @functools.cached_property
+    def indices(self) -> np.ndarray:
+        """The numbers of the index of each instruction in each trip."""
+        settings = self.table.settings[self.start : self.stop].reshape(self.trips, self.period)
+        return self.table.numbers[settings]
+
+    @functools.cached_property
     def moving(self) -> list:
         """Instructions whose index differs from trip to trip."""
-        params = self.table.params[self.start : self.stop].reshape(self.trips, self.period)
-        columns = np.flatnonzero((params != params[0]).any(axis=0)).tolist()
-        return [j for j in columns if self.table.numbers_of(self.start + j)]
-
-    def indices(self) -> np.ndarray:
-        """The numbers of these indices in all trips."""
-        begins = range(self.start, self.stop, self.period)
-        found = [[v for j in self.moving for v in self.table.numbers_of(begin + j)] for begin in begins]
-        return np.array(found, np.int64).reshape(self.trips, -1)
+        return np.flatnonzero((self.indices != self.indices[0]).any(axis=(0, 2))).tolist()
 
     def part(self, which: np.ndarray) -> "RecordedLoop | None":
         """The longest run of these trips."""
@@ -154,7 +149,7 @@ def program_loops(table: InstructionTable, start: int, stop: int) -> list:
 def searched(table: InstructionTable, low: int, high: int) -> Iterator[RecordedLoop]:
     """Runs of instructions that repeat, the longest ones first found."""
     codes, runs = table.classes[low:high], []
-    for p in distances(table, low, high):
+    for p in frequent_distances(table.next_alike[low : max(low, high - ALIKE_ROWS + 1)]):
         ends = np.append(np.flatnonzero(codes[:-p] != codes[p:]), len(codes) - p)
         lengths = np.diff(ends, prepend=-1) - 1  # so many codes are those p places later
         n = int(lengths.argmax())
@@ -162,7 +157,9 @@ def searched(table: InstructionTable, low: int, high: int) -> Iterator[RecordedL
         if trips >= LOOP_TRIPS:
             runs.append((-trips * p, p, int(ends[n] - lengths[n])))
     for covered, p, first in sorted(runs):
-        loop = steady_trips(table, low + first, p, -covered // p)
+        parts = range(1, min(PARTS_OF_A_TRIP, -covered // p // LOOP_TRIPS) + 1)
+        tried = (steady_trips(table, low + first, m * p, -covered // p // m) for m in parts)
+        loop = next(filter(None, tried), None)
         if loop is None:
             table.refused.add("the places of its trips follow no fixed step")
         else:
@@ -176,7 +173,7 @@ def steady_trips(table: InstructionTable, start: int, period: int, trips: int) -
     """The trips of which all operands go on by fixed steps; the run of codes may begin within a trip."""
     loop = RecordedLoop(table, start, period, trips)
     at = loop.positions()
-    fine = is_steady(at[:, ~table.constant[loop.operands[0]]]) & is_steady(loop.indices())
+    fine = is_steady(at[:, ~table.constant[loop.operands[0]]]) & is_steady(loop.indices.reshape(trips, -1))
     first, stop = max(runs_of(fine), key=lambda run: run[1] - run[0], default=(0, 0))
     which = np.zeros(trips, bool)
     which[first : stop + 2 if stop else 0] = True
@@ -186,15 +183,3 @@ def steady_trips(table: InstructionTable, start: int, period: int, trips: int) -
 def is_steady(numbers: np.ndarray) -> np.ndarray:
     """Of each trip: do the numbers of this one and the next two go on by the same steps?"""
     return (numbers[2:] - numbers[1:-1] == numbers[1:-1] - numbers[:-2]).all(axis=1)
-
-
-def distances(table: InstructionTable, low: int, high: int) -> list:
-    """From places at which some codes begin to where the same ones begin next: the most frequent
-    distances."""
-    if high - low < LOOP_TRIPS * TRIP_ROWS_LEAST:
-        return []
-    near = table.next_alike[low : high - ALIKE_ROWS + 1]
-    near = near[np.arange(len(near)) + near < len(near)]
-    counts = np.bincount(near[near <= TRIP_ROWS_MOST])
-    found = np.argsort(-counts, kind="stable")[:PERIODS]
-    return found[counts[found] > 0][:PERIODS_TRIED].tolist()
