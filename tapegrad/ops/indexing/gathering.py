@@ -109,18 +109,18 @@ def in_rows(y):
 
 
 @implements(np.concatenate, layout="own")
-def concatenate(arrays, axis=0, dtype=None):
+def concatenate(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
     xs = arrays_of(list(arrays))
     if axis is None:
         xs, axis = [views.ravel(x) for x in xs], 0
     if any(ndim(x) == 0 for x in xs):
         raise ValueError("zero-dimensional arrays cannot be concatenated")
-    return safely_cast("concatenate", end_to_end(*xs, axis=axis), dtype)
+    return safely_cast("concatenate", end_to_end(*xs, axis=axis), dtype, casting)
 
 
-def safely_cast(name: str, y, to):
+def safely_cast(name: str, y, to, casting="same_kind"):
     """Joined arrays in the requested dtype. The cast must not lose their kind."""
-    if to is not None and not np.can_cast(dtype(y), to, "same_kind"):
+    if to is not None and not all([np.can_cast(dtype(y), to, c) for c in ("same_kind", casting)]):
         raise ArgumentError(
             f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative of {dtype(y)}; join, then astype"
         )
@@ -129,13 +129,13 @@ def safely_cast(name: str, y, to):
 
 @implements(np.vstack)
 def vstack(tup, dtype=None):
-    return concatenate([views.atleast_2d(x) for x in arrays_of(list(tup))], 0, dtype)
+    return concatenate([views.atleast_2d(x) for x in arrays_of(list(tup))], dtype=dtype)
 
 
 @implements(np.hstack)
 def hstack(tup, dtype=None):
     xs = [views.atleast_1d(x) for x in arrays_of(list(tup))]
-    return concatenate(xs, 0 if ndim(xs[0]) == 1 else 1, dtype)
+    return concatenate(xs, 0 if ndim(xs[0]) == 1 else 1, dtype=dtype)
 
 
 @implements(np.block)
