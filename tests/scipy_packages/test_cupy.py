@@ -37,6 +37,7 @@ CALLS = {
     "detrend": lambda x: scipy.signal.detrend(x),
     "spline": lambda x: scipy.interpolate.CubicSpline(np.arange(12.0), x)(x),
     "wiener": lambda x: scipy.signal.wiener(x, 3),
+    "roots": lambda x: np.polynomial.polynomial.polyvalfromroots(x[:3], x[3:5]),
     "medfilt": lambda x: scipy.signal.medfilt(x, 3),
     "chirp": lambda x: scipy.signal.chirp(x, 1.0, 2.0, 3.0),
     "stft": lambda x: abs(scipy.signal.stft(x, nperseg=4)[2]),
