@@ -91,8 +91,7 @@ def test_every_differentiated_name_is_executed():
     for name, entry in EXECUTED.items():
         assert {entry.numpy[mode] for mode in ("reverse", "forward", "second")} == {executed.RIGHT}, name
         assert executed.WRONG not in {*entry.numpy.values(), *(entry.cupy or {}).values()}, name
-        if hasattr(importlib.import_module(name[0]), name[1]):  # in this release
-            assert entry.lines and set(entry.lines) <= set(executed.lines()), name
+        assert entry.lines and (not executed.made_here() or set(entry.lines) <= set(executed.lines())), name
 
 
 def kept(said, now, name):
