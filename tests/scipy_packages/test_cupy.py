@@ -58,6 +58,20 @@ def test_both_libraries(xp, name):
 
 
 @pytest.mark.cupy_only
+def test_the_places_of_elements_lie_beside_them(xp):
+    sparse = importlib.import_module("cupyx.scipy.sparse")
+    at = xp.asarray([0, 1, 1]), xp.asarray([0, 2, 3])
+
+    def f(x):
+        A = sparse.csr_matrix((x, *at), shape=(2, 2))
+        rows, cols, values = sparse.find(A)
+        assert {type(v) for v in (A.indices, A.indptr, rows, cols)} == {xp.ndarray}
+        return (values * (rows + 2 * cols)).sum()
+
+    assert tg.grad(f)(xp.asarray([1.0, 2.0, 4.0])).tolist() == [0.0, 2.0, 3.0]
+
+
+@pytest.mark.cupy_only
 def test_a_product_of_arrays_in_followed_code(xp):
     """math.prod of a list of arrays, in a rule that runs in CuPy's names, is no product of their elements."""
     sections = np.array([[1.0, 0.2, 0.1, 1.0, 0.3, 0.2], [1.0, -0.4, 0.3, 1.0, 0.1, 0.5]])
