@@ -70,7 +70,7 @@ class AdaptedFunction:
         if kwargs.get("kind") == "mergesort":  # NumPy's old name of a stable sort
             kwargs["kind"] = "stable"
         if self.__name__ in OF_SHAPES and on_a_device(args[:1]):  # CuPy takes no array as a shape
-            args = np.ravel(bare(args[0]).tolist()).tolist(), *args[1:]
+            args = bare(args[0]).tolist(), *args[1:]
         if on_a_device((args, kwargs)):
             moved = {k: parts_there(v) for k, v in kwargs.items()}
             return there(self.theirs(*[parts_there(x) for x in args], **moved))

@@ -115,16 +115,15 @@ def concatenate(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
         xs, axis = [views.ravel(x) for x in xs], 0
     if any(ndim(x) == 0 for x in xs):
         raise ValueError("zero-dimensional arrays cannot be concatenated")
-    return safely_cast("concatenate", end_to_end(*xs, axis=axis), dtype, casting)
-
-
-def safely_cast(name: str, y, to, casting="same_kind"):
-    """Joined arrays in the requested dtype. The cast must not lose their kind."""
-    if to is not None and not all([np.can_cast(dtype(y), to, c) for c in ("same_kind", casting)]):
+    y = end_to_end(*xs, axis=axis)
+    if dtype is None:
+        return y
+    if not all([np.can_cast(dtype_of(y), dtype, c) for c in ("same_kind", casting)]):
         raise ArgumentError(
-            f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative of {dtype(y)}; join, then astype"
+            f"numpy.concatenate: dtype={np.dtype(dtype)} would lose the derivative of {dtype_of(y)}; join, then "
+            "astype"
         )
-    return y if to is None else cast(y, np.dtype(to))
+    return cast(y, np.dtype(dtype))
 
 
 @implements(np.vstack)
