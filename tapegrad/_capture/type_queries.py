@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arrays import is_array
 from .._core.errors import DroppedDerivativeError
 from .._core.lent_memory import lend
-from .._core.primitive import is_subarray, is_tracked
+from .._core.primitive import is_subarray, is_tracked, layout_of
 from .._core.registry import late
 from .._core.variable import HANDLES
 from .._dispatch.faces import UfuncFace
@@ -57,7 +58,7 @@ def hasattr_(x: Any, name: str, /) -> bool:
     nor is `__array_ufunc__` one of a number; and `__iter__ = None` stops Python from iterating over a number
     by `__getitem__`."""
     if type(x) in HANDLES and (kind := x.__class__) is not type(x):
-        return any([name in c.__dict__ for c in kind.__mro__])
+        return hasattr(kind((0,) * x.ndim if is_array(layout_of(x)) else 0), name)
     return hasattr(x, name)
 
 

@@ -185,7 +185,12 @@ def opcode_at(frame: Any) -> int:
             INSTRUCTIONS.clear()
         found = INSTRUCTIONS[id(frame.f_code)] = frame.f_code, frame.f_code.co_code
     at: int = frame.f_lasti
+    while found[1][at] == CACHE:  # behind the instruction, where Python 3.12 has specialised it
+        at -= 2
     return found[1][at]
+
+
+CACHE = dis.opmap["CACHE"]
 
 
 def asks_attribute(frame: Any) -> bool:

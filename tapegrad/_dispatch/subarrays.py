@@ -441,8 +441,8 @@ for _name, _f in {
     "repr": repr,
 }.items():
     setattr(TrackedSubarray, f"__{_name}__", lambda x, f=_f: f(x._array))
-for _name in dir(np.ndarray):
-    if not hasattr(TrackedSubarray, _name) and not _name.startswith("__"):
+for _name in {*dir(np.ndarray)} - {*dir(TrackedSubarray)}:
+    if not _name.startswith("__") and hasattr(np.ndarray((0, 0)), _name):
         _plain = callable(getattr(np.ndarray, _name))
         setattr(TrackedSubarray, _name, (method_of if _plain else attribute_of)(_name))
 for _name, _member in vars(TrackedSubarray).items():

@@ -17,7 +17,7 @@ from .._core.registry import load
 from .._core.trees import nested
 from .._core.variable import HANDLES, Variable, variable
 from ..ops.creation import on_device
-from .namespaces import on_a_device
+from .namespaces import bare, on_a_device
 
 
 @nested
@@ -54,6 +54,9 @@ def parts_there(x, within: bool = False):
     return there(x)
 
 
+OF_SHAPES = ("empty", "full", "ones", "zeros")
+
+
 class AdaptedFunction:
     """A function of CuPy's that takes what NumPy's does."""
 
@@ -66,6 +69,8 @@ class AdaptedFunction:
             kwargs.pop(name, None)
         if kwargs.get("kind") == "mergesort":  # NumPy's old name of a stable sort
             kwargs["kind"] = "stable"
+        if self.__name__ in OF_SHAPES and on_a_device(args[:1]):  # CuPy takes no array as a shape
+            args = bare(args[0]).tolist(), *args[1:]
         if on_a_device((args, kwargs)):
             moved = {k: parts_there(v) for k, v in kwargs.items()}
             return there(self.theirs(*[parts_there(x) for x in args], **moved))

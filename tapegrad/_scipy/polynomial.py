@@ -67,13 +67,17 @@ def trimcoef(c, tol=0):
     )
 
 
-OWN = {"trimseq": untrimmed, "as_series": as_series, "mapdomain": mapdomain, "trimcoef": trimcoef}
 LINALG = FunctionOverlay(np.linalg, eigvals=matrix_eigenvalues)
-OWN_TOO = {
-    "numpy": FunctionOverlay(np, linalg=LINALG), "numpy.linalg": LINALG,
-    "trim_zeros": lambda x, trim="fb": x if holds_tracked(x) else np.trim_zeros(x, trim)
-}  # fmt: skip
-FOLLOWED = Follower("numpy.polynomial", "numpy.lib", **OWN, **OWN_TOO)
+OWN = {
+    "trimseq": untrimmed,
+    "as_series": as_series,
+    "mapdomain": mapdomain,
+    "trimcoef": trimcoef,
+    "numpy.linalg": LINALG,
+    "trim_zeros": lambda x, trim="fb": x if holds_tracked(x) else np.trim_zeros(x, trim),
+}
+FOLLOWED = Follower("numpy.polynomial", "numpy.lib", **OWN)
+FOLLOWED.given["numpy"] = FunctionOverlay(np, linalg=LINALG)  # on the host
 
 
 MODULES = [

@@ -91,7 +91,7 @@ def agree(x, y) -> bool:
     if np.shape(a) != np.shape(b) or dtype(a) != dtype(b):
         return False
     lib, digits = xp_of(a), np.finfo(dtype(a)).eps ** 0.5
-    return bool(lib.allclose(a, b, digits, digits * float(abs(a).max(initial=0.0)), equal_nan=True))
+    return bool(lib.allclose(a, b, digits, digits * float(lib.abs(a).max(initial=0.0)), equal_nan=True))
 
 
 def parts_of_result(x) -> list:

@@ -627,8 +627,8 @@ def _without_rule(name: str) -> Callable:
     return method
 
 
-for _name in dir(np.ndarray):
-    if not _name.startswith("_") and not hasattr(V, _name):
+for _name in {*dir(np.ndarray)} - {*dir(V)}:
+    if not _name.startswith("_") and hasattr(np.ndarray((0, 0)), _name):
         setattr(V, _name, _without_rule(_name))
 
 

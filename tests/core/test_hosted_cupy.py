@@ -6,6 +6,7 @@ types of the results must agree, values too: exactly for what is done element by
 and linear algebra.
 """
 
+import functools
 import gc
 import tracemalloc
 
@@ -610,13 +611,19 @@ def linalg(xp):
     return scipy.linalg if xp is np else cupyx.scipy.linalg
 
 
+def each_triangular(xp, a, b, **options):
+    """(SciPy before 1.17 takes one matrix.)"""
+    solve = functools.partial(linalg(xp).solve_triangular, lower=True, **options)
+    return solve(a, b) if xp is not np else np.stack([solve(*each) for each in zip(a, b, strict=True)])
+
+
 TRIANGULAR = {
     "lower": lambda xp, c: linalg(xp).solve_triangular(c(A), c(Y), lower=True),
     "upper": lambda xp, c: linalg(xp).solve_triangular(c(A), c(X.T)),
     "transposed": lambda xp, c: linalg(xp).solve_triangular(c(A), c(X.T), trans=1, lower=True),
     "unit": lambda xp, c: linalg(xp).solve_triangular(c(A), c(Y), unit_diagonal=True),
-    "batch": lambda xp, c: linalg(xp).solve_triangular(c(S), c(B), lower=True),
-    "batch T": lambda xp, c: linalg(xp).solve_triangular(c(S), c(B), trans="T", lower=True),
+    "batch": lambda xp, c: each_triangular(xp, c(S), c(B)),
+    "batch T": lambda xp, c: each_triangular(xp, c(S), c(B), trans="T"),
     "lu_factor": lambda xp, c: linalg(xp).lu_factor(c(A)),
     "lu_solve": lambda xp, c: linalg(xp).lu_solve(linalg(xp).lu_factor(c(A)), c(Y)),
 }

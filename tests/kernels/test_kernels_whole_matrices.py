@@ -151,7 +151,8 @@ def test_derivatives_are_the_rules_of_the_operations(name, monkeypatch):
         return twice
 
     gradient, slope = found()
-    close(gradient, tg.grad(f)(x))
+    for _ in range(6):  # from then on the operation has code of its own
+        close(gradient, tg.grad(f)(x))
     close(slope, np.sum(gradient * np.cos(x)))
     monkeypatch.setattr(prim, "vjp", tuple([doubled(rule) for rule in prim.vjp]))
     monkeypatch.setattr(prim, "jvp", doubled(prim.jvp))

@@ -9,6 +9,7 @@ import collections
 import numpy as np
 import pytest
 import scipy.linalg as la
+import scipy.special
 from batched_words import failing, watched_calls
 from cases import all_lines, covered, declared_late
 from grid import derivatives, on
@@ -160,7 +161,9 @@ def test_every_operation_has_a_line():
     declared = {name for name, entry in {**PRIMITIVES, **COMPOSED}.items() if declared_late(entry)}
     assert len(declared) > 150
     assert declared - covered(LINES) == set()
-    assert covered(LINES) - set(PRIMITIVES) - set(COMPOSED) == set()
+    own_name = lambda name: getattr(getattr(scipy.special, name, None), "__name__", name)
+    known = {*PRIMITIVES, *COMPOSED}  # (SciPy before 1.16 calls `pro_cv` `obl_cv`)
+    assert {name for name in covered(LINES) if own_name(name) not in known} == set()
 
 
 BY_VALUES = {

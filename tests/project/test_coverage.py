@@ -50,7 +50,7 @@ def test_shares():
 def test_the_page_is_of_today():
     """Where the libraries are those that it was made with."""
     text = coverage_table.PAGE.read_text(encoding="utf-8")
-    made = re.search(r"NumPy ([\d.]+) and SciPy ([\d.]+)", text).groups()
+    made = re.search(r"NumPy ([\d.]+) and SciPy ([\d.]+\d)", text).groups()
     assert made != (np.__version__, scipy.__version__) or text == coverage_table.page()
     assert text.count("\n## ") >= 7
 
@@ -91,8 +91,7 @@ def test_every_differentiated_name_is_executed():
     for name, entry in EXECUTED.items():
         assert {entry.numpy[mode] for mode in ("reverse", "forward", "second")} == {executed.RIGHT}, name
         assert executed.WRONG not in {*entry.numpy.values(), *(entry.cupy or {}).values()}, name
-        if hasattr(importlib.import_module(name[0]), name[1]):  # in this release
-            assert entry.lines and set(entry.lines) <= set(executed.lines()), name
+        assert entry.lines and (not executed.made_here() or set(entry.lines) <= set(executed.lines())), name
 
 
 def kept(said, now, name):

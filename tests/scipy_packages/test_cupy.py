@@ -37,6 +37,7 @@ CALLS = {
     "detrend": lambda x: scipy.signal.detrend(x),
     "spline": lambda x: scipy.interpolate.CubicSpline(np.arange(12.0), x)(x),
     "wiener": lambda x: scipy.signal.wiener(x, 3),
+    "roots": lambda x: np.polynomial.polynomial.polyvalfromroots(x[:3], x[3:5]),
     "medfilt": lambda x: scipy.signal.medfilt(x, 3),
     "chirp": lambda x: scipy.signal.chirp(x, 1.0, 2.0, 3.0),
     "stft": lambda x: abs(scipy.signal.stft(x, nperseg=4)[2]),
@@ -54,6 +55,20 @@ def test_both_libraries(xp, name):
     got = g(xp.asarray(X))
     assert isinstance(got, xp.ndarray)
     np.testing.assert_allclose(want, got if xp is np else got.get(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.cupy_only
+def test_the_places_of_elements_lie_beside_them(xp):
+    sparse = importlib.import_module("cupyx.scipy.sparse")
+    at = xp.asarray([0, 1, 1]), xp.asarray([0, 2, 3])
+
+    def f(x):
+        A = sparse.csr_matrix((x, *at), shape=(2, 2))
+        rows, cols, values = sparse.find(A)
+        assert {type(v) for v in (A.indices, A.indptr, rows, cols)} == {xp.ndarray}
+        return (values * (rows + 2 * cols)).sum()
+
+    assert tg.grad(f)(xp.asarray([1.0, 2.0, 4.0])).tolist() == [0.0, 2.0, 3.0]
 
 
 @pytest.mark.cupy_only

@@ -33,7 +33,7 @@ WAYS = {
     "yeojohnson at 0": (lambda p: stats.yeojohnson(X, p), 0.0),
     "yeojohnson at 2": (lambda p: stats.yeojohnson_llf(p, X), 2.0),
     "boxcox_llf": (lambda p: stats.boxcox_llf(p, Y), 0.0),
-    "logsumexp": (lambda b: sp.logsumexp(X, b=b), np.array([0.0, 1.0, 0.5, 0.0, 2.0])),
+    "logsumexp": (lambda b: sp.logsumexp(X, b=b), np.array([0.0, 1.0, 0.5, 2.0, 0.0])),
     "chebline": (lambda q: chebyshev.chebval(X, chebyshev.chebline(0.3, q)), 0.0),
     "hermline": (lambda q: hermite.hermval(X, hermite.hermline(0.3, q)), 0.0),
     "lagline": (lambda q: laguerre.lagval(X, laguerre.lagline(0.3, q)), 0.0),
@@ -54,6 +54,7 @@ FROM_THE_RIGHT = {
     "minkowski": lambda w: distance.minkowski(X, Y, 3, np.concatenate([np.reshape(w, 1), np.ones(4)])),
     "rice": lambda b: stats.rice.logpdf(Y, b),
     "vonmises": lambda k: stats.vonmises.pdf(X, k),
+    "logsumexp": lambda b: sp.logsumexp(X, b=np.concatenate([np.ones(3), np.reshape(b, 1), np.ones(1)])),
     "ive": lambda z: sp.ive(3.0, z) + sp.ive(0.0, z) + sp.i1e(z),
 }
 NO_DERIVATIVE = {  # the formula has none at this point

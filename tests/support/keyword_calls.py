@@ -208,7 +208,7 @@ OTHERS = {
     (scipy.linalg.eigh, "b"): [SQUARE @ SQUARE.T], (np.transpose, "axes"): [(1, 0)], (np.rot90, "axes"): [(1,
     0)],
     (scipy.linalg.eigvalsh, "b"): [SQUARE @ SQUARE.T], (np.tensordot, "axes"): [([1], [0]), ([0, 1], [1, 0])],
-    (np.cross, "axis"): [0],
+    (np.cross, "axis"): [0], (np.trim_zeros, "axis"): [0, -1],
     (np.diff, "n"): [2, 3], (np.cumulative_sum, "axis"): [0], (np.clip, "a_min"): [], (np.clip, "a_max"): [],
     (np.dsplit, "axis"): [], "d": [], "xp": [],
 }  # fmt: skip

@@ -239,7 +239,7 @@ def at_support_points(run):
         shares = np.stack(without, 1) * self.weights
         values = np.reshape(self._support_values, (shape(points)[0], -1))
         y = np.reshape(shares @ values / np.sum(shares, 1)[:, None], shape(z) + self._shape)
-        return np.moveaxis(y, 0, self._axis) if ndim(z) else y
+        return np.moveaxis(y, 0, getattr(self, "_axis", 0)) if ndim(z) else y
 
     return __call__
 

@@ -99,6 +99,7 @@ def find(A):
     A = sparse(A)._merged()
     rows, cols, places = sps.find(A._places)
     values = element_or_zero(A._values, places)
+    rows, cols, _ = device_concatenator(rows, cols, values)
     on = bare(values != 0)  # SciPy leaves out zeros
     kept, zeros = plain_np.flatnonzero(on), plain_np.flatnonzero(~on)
     if len(zeros):

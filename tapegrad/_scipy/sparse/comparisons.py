@@ -23,6 +23,8 @@ class ElementComparisons:
 
     def _extreme(self: Any, f: Any, other: Any, fills: Any) -> Any:
         """`fills`: the comparison with 0 of a number that takes the place of elements which are not stored."""
+        if not hasattr(type(self)._theirs, "_maximum_minimum"):  # of SciPy before 1.16
+            self = self.tocsr()
         if is_scalar_operand(other):
             if fills(bare(other), 0):
                 return type(self)(f(self.toarray(), other))

@@ -24,7 +24,7 @@ from ..._core.scope import OPEN
 from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
 from ...ops.declare import axes_of, dtype, ndim, shape
-from ..device import device_concatenator
+from ..device import device_concatenator, there
 from ..linear_maps import Sums, mapped
 from ..namespaces import (
     Carrier,
@@ -318,7 +318,8 @@ class SparseMatrix(ElementComparisons, TrackedMatrix):
         if name in TIDYING:
             return lambda *args, **kwargs: None
         if name in STRUCTURE or not callable(getattr(self._places, name)):
-            return getattr(self._told(), name)
+            found = getattr(self._told(), name)
+            return there(found) if on_a_device((self._values,)) else found
         if name in OF_VALUES:
             return getattr(self._plain(), name)
         if self._tracked():

@@ -14,7 +14,10 @@ NUMPY_FLAGS = type(np.empty(0).flags)
 
 
 class DeviceFlags:
-    """The flags of a CuPy array, with NumPy's other name of `c_contiguous`, which SciPy's code reads."""
+    """The flags of a CuPy array, with NumPy's other name of `c_contiguous`, and that it may be written, which
+    SciPy's code reads."""
+
+    writeable = True
 
     def __init__(self, theirs):
         self.theirs = theirs

@@ -109,33 +109,32 @@ def in_rows(y):
 
 
 @implements(np.concatenate, layout="own")
-def concatenate(arrays, axis=0, dtype=None):
+def concatenate(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
     xs = arrays_of(list(arrays))
     if axis is None:
         xs, axis = [views.ravel(x) for x in xs], 0
     if any(ndim(x) == 0 for x in xs):
         raise ValueError("zero-dimensional arrays cannot be concatenated")
-    return safely_cast("concatenate", end_to_end(*xs, axis=axis), dtype)
-
-
-def safely_cast(name: str, y, to):
-    """Joined arrays in the requested dtype. The cast must not lose their kind."""
-    if to is not None and not np.can_cast(dtype(y), to, "same_kind"):
+    y = end_to_end(*xs, axis=axis)
+    if dtype is None:
+        return y
+    if not all([np.can_cast(dtype_of(y), dtype, c) for c in ("same_kind", casting)]):
         raise ArgumentError(
-            f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative of {dtype(y)}; join, then astype"
+            f"numpy.concatenate: dtype={np.dtype(dtype)} would lose the derivative of {dtype_of(y)}; join, then "
+            "astype"
         )
-    return y if to is None else cast(y, np.dtype(to))
+    return cast(y, np.dtype(dtype))
 
 
 @implements(np.vstack)
 def vstack(tup, dtype=None):
-    return concatenate([views.atleast_2d(x) for x in arrays_of(list(tup))], 0, dtype)
+    return concatenate([views.atleast_2d(x) for x in arrays_of(list(tup))], dtype=dtype)
 
 
 @implements(np.hstack)
 def hstack(tup, dtype=None):
     xs = [views.atleast_1d(x) for x in arrays_of(list(tup))]
-    return concatenate(xs, 0 if ndim(xs[0]) == 1 else 1, dtype)
+    return concatenate(xs, 0 if ndim(xs[0]) == 1 else 1, dtype=dtype)
 
 
 @implements(np.block)

@@ -92,14 +92,16 @@ def first_chosen(flags: PlacedArray, rows: PlacedArray) -> PlacedArray:
 
 def element_numbers(*parts: PlacedArray, at: tuple, to: tuple) -> PlacedArray:
     """The places of a[i, j, ...] in an array of this shape."""
-    if any([i is not HOLE for i in at]) or not parts or len(parts) > len(to):
+    if any([i is not HOLE and getattr(i, "dtype", F8).kind not in "iu" for i in at]) or len(at) > len(to):
         raise NotPlaced("an index of other kinds")
-    rest = np.arange(math.prod(to[len(parts) :])).reshape(to[len(parts) :])
+    rest = np.arange(math.prod(to[len(at) :])).reshape(to[len(at) :])
     numbers: Any = None
-    for axis, (n, i) in enumerate(zip(to, parts, strict=False)):
-        step, line = math.prod(to[axis + 1 :]), checked_index(i, n)
-        line = line if step == 1 else line * float(step)
-        numbers = line if numbers is None else numbers + line
+    given = iter(parts)
+    for axis, (n, i) in enumerate(zip(to, at, strict=False)):
+        step = float(math.prod(to[axis + 1 :]))
+        line = checked_index(next(given), n) if i is HOLE else (i % n).astype(F8)
+        line = line if step == 1 else line * step
+        numbers = line if axis == 0 else line + numbers if i is HOLE else numbers + line
     if rest.ndim:
         numbers = numbers.reshape(*numbers.shape, *[1] * rest.ndim) + rest.astype(F8)
     return PlacedArray(numbers.b, numbers.at, "i")
