@@ -206,12 +206,24 @@ def complex_of(x, y):
     return z[()]
 
 
+def is_python_method(x, name: str) -> bool:
+    """Is this method of x Python code of its class?"""
+    of_code = type(getattr(type(x), name, None)) is types.FunctionType
+    return of_code and (not is_subarray(x) or own_method(x, name))
+
+
 class NumberType(type):
     """A stand-in for a type of numbers: called, it keeps what is tracked; otherwise it is that type."""
 
     theirs: Any
 
     def __call__(cls, *args, **kwargs):
+        name = f"__{cls.theirs.__name__}__"
+        if len(args) == 1 and type(x := args[0]) not in HANDLES and is_python_method(x, name):
+            y = getattr(type(x), name)(x)  # called from C it could return no tracked number
+            if is_tracked(y):
+                return number(y, cls.theirs)
+            return cls.theirs(type(type(x).__name__, (), {name: lambda _: y})())  # Python's error
         if not any_tracked(args):
             if cls.theirs is float and args and hasattr(type(args[0]), "real_number"):  # a symbol of a kernel
                 return args[0].real_number
@@ -220,9 +232,6 @@ class NumberType(type):
             return cls.theirs(*args, **kwargs)
         x, *more = args
         if is_subarray(x):
-            name = f"__{cls.theirs.__name__}__"
-            if hasattr(type(x), name) and own_method(x, name):
-                return getattr(x, name)()
             x = x._array
         if cls.theirs is complex and more:
             return complex_of(tracked_number(x), tracked_number(more[0]))

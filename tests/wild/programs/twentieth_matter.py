@@ -57,7 +57,7 @@ def isotherms(x):
         "DSLangmuir": {"n_m1": 2 * x[0], "K1": 3.0, "n_m2": 1.5, "K2": 0.4 * x[2]},
         "Quadratic": {"n_m": 3 * x[0], "Ka": 0.7 * x[1], "Kb": 0.2 * x[2]},
     }.items():
-        model = pygaps.modelling.get_isotherm_model(name, **{"parameters": parameters})
+        model = pygaps.modelling.get_isotherm_model(name, parameters=parameters)
         found += [model.loading(pressure), model.spreading_pressure(1.5 * x[1])]
     return np.hstack(found)
 
