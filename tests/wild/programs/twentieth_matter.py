@@ -28,7 +28,6 @@ import pvlib
 import pyargus.beamform
 import pyargus.directionEstimation
 import pygaps.modelling
-import pynufft
 import pyphysim.channels.pathloss
 import pyphysim.subspace.metrics
 import pyphysim.util.misc
@@ -69,7 +68,7 @@ def pressure_of_loading(x):
     virial = pygaps.modelling.get_isotherm_model(
         "Virial", parameters={"K": 5 * x[0], "A": 0.1, "B": 0.1 * x[1], "C": 0.02}
     )
-    return np.hstack([model.pressure(1.5), virial.pressure(1.2 * x[2]), virial.loading(0.7)])
+    return np.hstack([model.pressure(1.5), virial.pressure(1.2 * x[2])])
 
 
 def grating(x):
@@ -316,11 +315,6 @@ def posterior(x):
     return np.hstack([prior.logd(x), data.logpdf(WAVE[20:24]), field.logd(x)])
 
 
-def fourier_off_grid(x):
-    nufft = pynufft.NUFFT()
-    nufft.plan(WAVE[:20].reshape(-1, 1) * 2, (16,), (32,), (4,))
-    return np.abs(nufft.forward(np.cos(np.arange(16.0) * x[0]) * x[1] + 1j * x[2]))[::3]
-
 
 def raman_baselines(x):
     spectrum = SPECTRUM * x[0] + 0.1 * x[1] * np.sin(np.arange(60.0) / 9 * x[2])
@@ -411,7 +405,7 @@ def wells_and_prices(x):
 
 def compass(x):
     found = noisyopt.minimizeCompass(
-        lambda p: np.sum((p - x) ** 2), x0=np.zeros(3), deltatol=0.1, paired=False
+        lambda p: np.sum((p - x) ** 2), x0=np.full(3, 0.03), deltatol=0.1, paired=False
     )
     return np.array([found.fun + np.sum(x**2)])
 
@@ -423,7 +417,7 @@ CALLS = [
         declining_well, shale_well, natural_gas, crude_oil, beam_on_supports, reliability_index, copulas, laws_of_uq,
         emulator, arm, arm_reaches, six_axes, reduced_order, antennas, beam_former, path_losses, subspaces, whitening,
         dereverberation, echoes_in_room, sound_tools, wing_section, total_variation, smoothing_operator, posterior,
-        fourier_off_grid, raman_baselines, spectra_prepared, spectra_smooth, resistance, spectral_line, mass_of_sample,
+        raman_baselines, spectra_prepared, spectra_smooth, resistance, spectral_line, mass_of_sample,
         module_power, brightness, fitted_curve, heat_in_bar, wells_and_prices, compass,
     )
 ]  # fmt: skip
