@@ -206,12 +206,6 @@ def complex_of(x, y):
     return z[()]
 
 
-def is_python_method(x, name: str) -> bool:
-    """Is this method of x Python code of its class?"""
-    of_code = type(getattr(type(x), name, None)) is types.FunctionType
-    return of_code and (not is_subarray(x) or own_method(x, name))
-
-
 class NumberType(type):
     """A stand-in for a type of numbers: called, it keeps what is tracked; otherwise it is that type."""
 
@@ -219,11 +213,13 @@ class NumberType(type):
 
     def __call__(cls, *args, **kwargs):
         name = f"__{cls.theirs.__name__}__"
-        if len(args) == 1 and type(x := args[0]) not in HANDLES and is_python_method(x, name):
-            y = getattr(type(x), name)(x)  # called from C it could return no tracked number
-            if is_tracked(y):
-                return number(y, cls.theirs)
-            return cls.theirs(type(type(x).__name__, (), {name: lambda _: y})())  # Python's error
+        kind = type(args[0]) if len(args) == 1 else str
+        if type(method := getattr(kind, name, None)) is types.FunctionType and kind not in HANDLES:
+            if not is_subarray(x := args[0]) or own_method(x, name):
+                y = method(x)  # called from C it could return no tracked number
+                if is_tracked(y):
+                    return number(y, cls.theirs)
+                return cls.theirs(type(kind.__name__, (), {name: lambda _: y})())  # Python's error
         if not any_tracked(args):
             if cls.theirs is float and args and hasattr(type(args[0]), "real_number"):  # a symbol of a kernel
                 return args[0].real_number
