@@ -315,7 +315,6 @@ def posterior(x):
     return np.hstack([prior.logd(x), data.logpdf(WAVE[20:24]), field.logd(x)])
 
 
-
 def raman_baselines(x):
     spectrum = SPECTRUM * x[0] + 0.1 * x[1] * np.sin(np.arange(60.0) / 9 * x[2])
     return BaselineRemoval.BaselineRemoval(spectrum).ZhangFit(lambda_=50, porder=1, repitition=3)[::6]
