@@ -212,6 +212,14 @@ class NumberType(type):
     theirs: Any
 
     def __call__(cls, *args, **kwargs):
+        name = f"__{cls.theirs.__name__}__"
+        kind = type(args[0]) if len(args) == 1 else str
+        if type(method := getattr(kind, name, None)) is types.FunctionType and kind not in HANDLES:
+            if not is_subarray(x := args[0]) or own_method(x, name):
+                y = method(x)  # called from C it could return no tracked number
+                if is_tracked(y):
+                    return number(y, cls.theirs)
+                return cls.theirs(type(kind.__name__, (), {name: lambda _: y})())  # Python's error
         if not any_tracked(args):
             if cls.theirs is float and args and hasattr(type(args[0]), "real_number"):  # a symbol of a kernel
                 return args[0].real_number
@@ -220,9 +228,6 @@ class NumberType(type):
             return cls.theirs(*args, **kwargs)
         x, *more = args
         if is_subarray(x):
-            name = f"__{cls.theirs.__name__}__"
-            if hasattr(type(x), name) and own_method(x, name):
-                return getattr(x, name)()
             x = x._array
         if cls.theirs is complex and more:
             return complex_of(tracked_number(x), tracked_number(more[0]))

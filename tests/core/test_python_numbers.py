@@ -245,3 +245,42 @@ def test_a_class_whose_metaclass_has_properties():
         np.testing.assert_allclose(tg.grad(f)(X), difference(f, X), rtol=1e-7)
     with warnings.catch_warnings(action="error"):
         assert Base.name == "Base" and vars(Base)["name"].startswith("a member")
+
+
+class Parameter:
+    def __init__(self, value):
+        self.value = value
+
+    def __float__(self):
+        return float(self.value)
+
+    def __complex__(self):
+        return complex(self.value, 2 * self.value)
+
+    def __int__(self):
+        return int(self.value)
+
+
+def test_an_object_that_defines_float_in_python():
+    """Packages of parameters and of quantities define it; called from C it would have to return a plain float."""
+
+    def f(x):
+        p = Parameter(x[0] * x[1])
+        return float(p) ** 2 + abs(complex(p)) ** 2 + int(Parameter(3.7)) * x[0] + float(Parameter(x[1]))
+
+    assert np.allclose(tg.grad(f)(np.array([2.0, 3.0])), [219.0, 145.0])
+    assert np.allclose(tg.jvp(f, (np.array([2.0, 3.0]),), (np.array([1.0, 2.0]),))[1], 509.0)
+
+
+def test_a_float_method_with_another_result_raises_as_in_a_plain_call():
+    def f(x):
+        return x * float(Wrong())
+
+    for call in (f, tg.grad(f)):
+        with pytest.raises(TypeError, match=r"Wrong\.__float__ returned non-float \(type str\)"):
+            call(2.0)
+
+
+class Wrong:
+    def __float__(self):
+        return "one"

@@ -38,6 +38,9 @@ COMPILED = {
     **of("compiled (a C function that Numba made)", "sixteenth_machines.response_spectrum"),
     **of("compiled (C)", "eighteenth_matter.robot_arm"),
     **of("compiled (Cython)", "fifteenth_rotations.polynomial fifteenth_rotations.polynomial_gradient"),
+    **of("compiled (Rust)", "twentieth_matter.natural_gas twentieth_matter.heat_in_bar"),
+    **of("compiled (Rust)", "twentieth_people.option_book twentieth_people.decay_of_claims_and_options"),
+    **of("compiled (Cython)", "twentieth_people.spin_chain"),
     **of("compiled (C++)", "nineteenth_people.slow_modes nineteenth_matter.bent_curve"),
     **of("compiled (by mypyc)", "seventeenth_models.plackett_luce seventeenth_models.bradley_terry"),
     **of(
@@ -46,6 +49,19 @@ COMPILED = {
     ),
 }
 REFUSED = {
+    **of("the class of a number is compared with `float`", "twentieth_matter.beam_on_supports"),
+    **of("`as_strided` of an array that is not in C order", "twentieth_matter.dereverberation"),
+    **of("`x.data` of an array", "twentieth_matter.total_variation"),
+    **of("a factor of `splu` times a tracked matrix", "twentieth_matter.posterior"),
+    **of("a matrix of NumPy becomes a sparse one", "twentieth_matter.raman_baselines"),
+    **of("numbers of a table by `to_numpy(float)`", "twentieth_people.density_at_points"),
+    **of("pandas takes the class of the values for text", "twentieth_people.jump_at_threshold"),
+    **of("the bytes of an array of numbers", "twentieth_people.reserves"),
+    **of("tracked numbers in a plain array", "twentieth_people.drift_diffusion"),
+    **of("a compiled function of pandas", "twentieth_people.failures_fitted"),
+    **of("more than 100 seconds", "twentieth_people.cooling_force"),
+    **of("a view of an array of objects", "twentieth_people.line_of_star"),
+    **of("tracked numbers in a plain array of pandas", "twentieth_people.wind_of_site"),
     **of("nodes of `np.interp` that do not increase", "last_matter.x_rays"),
     **of("`as_integer_ratio` of SymPy", "ninth_samples.decay"),
     **of("a SciPy matrix times a tracked one, element by element", "fifth_measures.variogram"),
@@ -115,6 +131,7 @@ REFUSED = {
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
 NAN = {  # loud
+    **of("nan: the power of an element that is zero", "twentieth_people.best_choice"),
     **of("nan: a quotient of numbers below 1e-308, to second order", "eighteenth_skies.synchrotron"),
     **of("nan: the root of a component that is zero", "fifteenth_rotations.interpolated_pose"),
     **of("nan: the root of a discriminant that is zero to rounding", "thirteenth_plasmas.stix_waves"),

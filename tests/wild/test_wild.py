@@ -41,6 +41,7 @@ KINDS = (
     "seventeenth",
     "eighteenth",
     "nineteenth",
+    "twentieth",
 )
 PROGRAMS = sorted(
     [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)
