@@ -257,6 +257,7 @@ class BlockCode(TextBuilder):
     part: int | None = None  # the number of the loop whose step is being written
     wide_arena: str  # `arena` for float64 blocks
     load: Any
+    load_at: Any
     put: Any
 
     def block(self, i: int, op: str, args: tuple, env: dict) -> None:
@@ -270,7 +271,7 @@ class BlockCode(TextBuilder):
             if op == "elem":
                 env[i] = self.element(args[0], [self.g.meta[i]], env, True)
             elif op == "entry":
-                env[i] = self.entry(*args, env)
+                env[i] = self.entry(args[0], args[1], env)
             elif op == "sum":
                 self.summed(i, env)
             elif op == "assemble":

@@ -88,7 +88,7 @@ class WholeNumberType(type):
     """int in a kernel function: the whole part of a symbol, otherwise Python's class itself."""
 
     def __call__(cls, *args, **kwargs):
-        x = args[0] if len(args) == 1 else None
+        x: Any = args[0] if len(args) == 1 else None
         known = not isinstance(x, Sym) or x.size != 1 or x.constant() is not None
         return int(*args, **kwargs) if known else np.trunc(as_real_symbol(x).item())
 
