@@ -14,7 +14,7 @@ from .._capture import replay_reading, replay_writing
 from .._capture.dependencies.walk import may_catch
 from .._capture.objects import restore, snapshot
 from .._core.arrays import may_share_memory
-from .._core.errors import RankError, ReplayWarning
+from .._core.errors import RankError, ReplayWarning, let_through
 from .._core.exchanges import ReplayGivenUp
 from .._core.float_errors import LOUD, warned
 from .._core.registry import load
@@ -221,7 +221,8 @@ class CachedProgram:
                 return None
             try:
                 found = run(*xs, *rest)
-            except Exception:
+            except Exception as error:
+                let_through(error)
                 return None  # a call of the form raises it, too
             if type(found) is not tuple or HEARD.shown is not None or HEARD.unsafe is not None:
                 return None
@@ -404,6 +405,7 @@ class CachedProgram:
             raise
         # an operation's, and then the bound calls raise it too; or else it is ours
         except Exception as error:
+            let_through(error)
             failure = error
         anew = found is None or HEARD.unsafe is not None
         if anew and self.joint and (failure is not None or self.emitted is not None):
@@ -420,6 +422,7 @@ class CachedProgram:
             except RankError:
                 raise
             except Exception as error:
+                let_through(error)
                 self.failures += 1
                 return Departure(self, error)
             if failure is not None:
@@ -447,6 +450,7 @@ class CachedProgram:
             try:
                 self.graph = CudaGraph(self.program, self.emitted.run, values)
             except Exception as error:
+                let_through(error)
                 self.graphless = f"{type(error).__name__}: {error}"
 
     def report(self) -> str:
