@@ -518,6 +518,11 @@ def is_tracked_zero(g: Any) -> Any:
     return tracked and (g is None or np.any(g == 0))
 
 
+def is_tracked(x: Any) -> bool:
+    """Is a derivative of x asked for, apart from the traces that hide its values?"""
+    return isinstance(x, Variable) and known(x)[1]
+
+
 def has_nan(g: Any) -> bool:
     """Does a cotangent hold a nan? (False on a device, which would have to synchronise.)"""
     if type(g) is not ndarray:

@@ -290,7 +290,7 @@ class Struck:
             self.count += 1
             if self.count == self.k:
                 self.done, self.place = True, frame.f_code.co_name
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGALRM)
         return self.inside
 
 
@@ -304,12 +304,16 @@ def isolated(call):
     yield call()
 
 
-def struck(program, k):
+def struck(program, k, kind=KeyboardInterrupt):
     """(The tracer, the error, the call, the check) of one run."""
+
+    def handler(*_):
+        raise kind
+
     call, check = program()
     tracer, error, outer, hook = Struck(k), None, sys.gettrace(), sys.unraisablehook
     sys.unraisablehook = lambda unraisable: tracer.lost.append(unraisable.exc_type)
-    again, start = [], scope._thread.start_new_thread
+    again, before, start = [], signal.signal(signal.SIGALRM, handler), scope._thread.start_new_thread
     scope._thread.start_new_thread = lambda run, args: again.append(run)
     sys.settrace(tracer)
     try:
@@ -320,16 +324,17 @@ def struck(program, k):
         error = caught
     finally:
         sys.settrace(outer)
+        signal.signal(signal.SIGALRM, before)
         sys.unraisablehook, scope._thread.start_new_thread = hook, start
     assert sys.exc_info() == (None, None, None)
     return tracer, error, call, check
 
 
-def strike(name, program, expected, k):
+def strike(name, program, expected, k, kind=KeyboardInterrupt):
     before = settings()
-    tracer, error, call, check = struck(program, k)
-    if tracer.done and tracer.place not in DESTRUCTORS and tracer.lost != [KeyboardInterrupt]:
-        assert type(error) is KeyboardInterrupt, (name, k, error)
+    tracer, error, call, check = struck(program, k, kind)
+    if tracer.done and tracer.place not in DESTRUCTORS and tracer.lost != [kind]:
+        assert type(error) is kind, (name, k, error)
     check_interrupted(program, expected, call, check, before)
     del error
 
