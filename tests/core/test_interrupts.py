@@ -1,6 +1,6 @@
-"""An interrupt may strike after any call or jump of tapegrad.  It comes out as it is, and afterwards
-everything is as before: nothing is open, NumPy's settings, the collector and the user's objects are as they
-were or as the function left them, and the next call gives the right numbers.
+"""An interrupt, or the error of a time limit, may strike after any call or jump of tapegrad.  It comes out as
+it is, and afterwards everything is as before: nothing is open, NumPy's settings, the collector and the user's
+objects are as they were or as the function left them, and the next call gives the right numbers.
 
 Three searches: an exception after each of these instructions (by default a sample that differs from day to
 day), real signals at random times, and signals in the first calls of a process."""
@@ -22,6 +22,8 @@ import types
 
 import numpy as np
 import pytest
+import scipy.integrate
+import scipy.optimize
 
 import tapegrad as tg
 from tapegrad._capture import threads
@@ -174,6 +176,20 @@ def kernel():
     )
 
 
+def recorded():
+    """The first call of a prepared function."""
+    return tg.prepare(Place().f, X).grad
+
+
+def decay(k):
+    end = scipy.integrate.solve_ivp(lambda t, y: -k * y, (0.0, 1.0), X**2, rtol=1e-9, atol=1e-12).y[:, -1]
+    return end.sum()
+
+
+def root(k):
+    return scipy.optimize.root(lambda z: z**3 + z - k, np.zeros(3), tol=1e-12).x.sum()
+
+
 def fitted():
     y = np.cumsum(np.random.default_rng(3).standard_normal(40))
     model = tg.statespace.level()
@@ -182,6 +198,7 @@ def fitted():
 
 
 H = np.diag(12.0 * X)
+ROOT = np.array([np.roots([1.0, 0.0, 1.0, -k])[-1].real for k in X])
 PROGRAMS = {  # name -> (program, what it gives)
     "value_and_grad": (of_place(lambda f: tg.value_and_grad(f)(X)[1]), gradient(X)),
     "jvp": (of_place(lambda f: tg.jvp(f, (X,), (V,))[1]), gradient(X) @ V),
@@ -204,6 +221,9 @@ PROGRAMS = {  # name -> (program, what it gives)
     "anomalies": (of_place(watched), gradient(X)),
     "replay": (unplaced(prepared), gradient(X)),
     "kernel": (unplaced(kernel), gradient(X)),
+    "recording": (unplaced(lambda: functools.partial(recorded(), X)), gradient(X)),
+    "solve_ivp": (unplaced(lambda: lambda: tg.grad(decay)(X)), -(X**2) * np.exp(-X)),
+    "root": (unplaced(lambda: lambda: tg.grad(root)(X)), 1.0 / (3.0 * ROOT**2 + 1.0)),
     "minimize": (
         unplaced(
             lambda: lambda: tg.optimize.minimize(lambda x: ((x - X) ** 2).sum(), np.zeros(3), method="bfgs").x
@@ -213,7 +233,7 @@ PROGRAMS = {  # name -> (program, what it gives)
     "fit": (unplaced(fitted), X),
     "audit": (of_place(lambda f: tg.audit(f, X).ok * gradient(X)), gradient(X)),
 }
-LONG = {"hessian", "vmap", "kernel", "minimize", "anomalies", "checkpoint", "fit", "audit"}
+LONG = {"hessian", "solve_ivp", "vmap", "kernel", "minimize", "anomalies", "checkpoint", "fit", "audit"}
 USUAL = [name for name in PROGRAMS if name != "audit"]
 
 
@@ -339,25 +359,37 @@ def strike(name, program, expected, k, kind=KeyboardInterrupt):
     del error
 
 
+class OverTime(Exception):
+    """What the handler of a user's time limit raises."""
+
+
 def places(name, share):
+    """(a place, what is raised there), so many."""
     program, _ = PROGRAMS[name]
     program()[0]()  # what is made once is made
     count = struck(program, None)[0].count
-    return TODAY.sample(range(1, count + 1), min(count, share))
+    drawn = TODAY.sample(range(1, count + 1), min(count, share))
+    return zip(drawn, itertools.cycle((KeyboardInterrupt, OverTime)))
 
 
 @pytest.mark.parametrize("name", USUAL)
 def test_an_exception_at_an_instruction(name):
-    for k in places(name, 1 if name in LONG else 3):
-        strike(name, *PROGRAMS[name], k)
+    for k, kind in places(name, 1 if name in LONG else 3):
+        strike(name, *PROGRAMS[name], k, kind)
+
+
+@pytest.mark.parametrize("name", ["replay", "recording", "root"])
+def test_the_error_of_a_time_limit_is_no_way_that_failed(name):
+    for k, _ in places(name, 6):
+        strike(name, *PROGRAMS[name], k, OverTime)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_exception_at_every_instruction(name):
     """(Of the longest programs at 2,000.)"""
-    for k in places(name, 2_000 if name in LONG else 40_000):
-        strike(name, *PROGRAMS[name], k)
+    for k, kind in places(name, 2_000 if name in LONG else 40_000):
+        strike(name, *PROGRAMS[name], k, kind)
 
 
 # --- real signals ---
