@@ -293,14 +293,16 @@ def deliveries(code):
 
 
 class Struck:
-    """Raises at the k-th place in our code where a signal may come; `count`: how many there were."""
+    """Raises at the k-th place in our code where a signal may come; `count`: how many there were.  `within`: in
+    functions of this name only."""
 
-    def __init__(self, k=None):
-        self.k, self.count, self.done, self.place = k, 0, False, ""
+    def __init__(self, k=None, within=None):
+        self.within, self.k, self.count, self.done, self.place = k, 0, False, ""
         self.lost = []  # what came in a destructor or in the callback of a weak reference
 
     def __call__(self, frame, event, arg):
-        if not frame.f_code.co_filename.startswith(OURS):
+        code = frame.f_code
+        if not code.co_filename.startswith(OURS) or self.within not in (None, code.co_name):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self.inside
@@ -324,14 +326,14 @@ def isolated(call):
     yield call()
 
 
-def struck(program, k, kind=KeyboardInterrupt):
+def struck(program, k, kind=KeyboardInterrupt, within=None):
     """(The tracer, the error, the call, the check) of one run."""
 
     def handler(*_):
         raise kind
 
     call, check = program()
-    tracer, error, outer, hook = Struck(k), None, sys.gettrace(), sys.unraisablehook
+    tracer, error, outer, hook = Struck(k, within), None, sys.gettrace(), sys.unraisablehook
     sys.unraisablehook = lambda unraisable: tracer.lost.append(unraisable.exc_type)
     again, before, start = [], signal.signal(signal.SIGALRM, handler), scope._thread.start_new_thread
     scope._thread.start_new_thread = lambda run, args: again.append(run)
@@ -350,9 +352,9 @@ def struck(program, k, kind=KeyboardInterrupt):
     return tracer, error, call, check
 
 
-def strike(name, program, expected, k, kind=KeyboardInterrupt):
+def strike(name, program, expected, k, kind=KeyboardInterrupt, within=None):
     before = settings()
-    tracer, error, call, check = struck(program, k, kind)
+    tracer, error, call, check = struck(program, k, kind, within)
     if tracer.done and tracer.place not in DESTRUCTORS and tracer.lost != [kind]:
         assert type(error) is kind, (name, k, error)
     check_interrupted(program, expected, call, check, before)
@@ -382,6 +384,14 @@ def test_an_exception_at_an_instruction(name):
 def test_the_error_of_a_time_limit_is_no_way_that_failed(name):
     for k, _ in places(name, 6):
         strike(name, *PROGRAMS[name], k, OverTime)
+
+
+def test_the_error_of_a_time_limit_while_a_container_is_handed_back():
+    program, expected = PROGRAMS["jvp"]
+    count = struck(program, None, within="put")[0].count
+    assert count
+    for k in range(1, count + 1):
+        strike("jvp", program, expected, k, OverTime, "put")
 
 
 @pytest.mark.long
