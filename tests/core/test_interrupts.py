@@ -297,7 +297,8 @@ class Struck:
     functions of this name only."""
 
     def __init__(self, k=None, within=None):
-        self.within, self.k, self.count, self.done, self.place = k, 0, False, ""
+        self.within = within
+        self.k, self.count, self.done, self.place = k, 0, False, ""
         self.lost = []  # what came in a destructor or in the callback of a weak reference
 
     def __call__(self, frame, event, arg):
