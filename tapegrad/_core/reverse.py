@@ -368,7 +368,7 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
     outer, before = state["sweeping"], now()
     pause = CollectorPause() if len(trace.records) > LONG_TAPE_RECORDS else None
     for t in state["hiding"]:
-        t.pulled = True
+        t.pulled = max(t.pulled, state["depth"])
     try:
         state["sweeping"] = trace
         if outer is not None:

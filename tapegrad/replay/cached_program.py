@@ -18,7 +18,7 @@ from .._core.errors import RankError, ReplayWarning, let_through
 from .._core.exchanges import ReplayGivenUp
 from .._core.float_errors import LOUD, warned
 from .._core.registry import load
-from .._core.reverse import CollectorPause, has_nan
+from .._core.reverse import CollectorPause
 from .._core.scope import now, scope_block
 from .._core.trees import leaves
 from .._dispatch.random import DRAW
@@ -226,7 +226,7 @@ class CachedProgram:
                 return None  # a call of the form raises it, too
             if type(found) is not tuple or HEARD.shown is not None or HEARD.unsafe is not None:
                 return None
-            return None if program.pulled and any(map(has_nan, found[0])) else found[0]
+            return None if program.is_undefined(found[0]) else found[0]
 
         return results
 
@@ -265,8 +265,7 @@ class CachedProgram:
         except ReplayGivenUp as given_up:
             found = given_up
         self.replays -= type(found) is Guard  # one that does not hold pays for nothing
-        # by another sweep it may be a number
-        plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0][: self.results]))
+        plainly = type(found) is tuple and program.is_undefined(found[0][: self.results])
         if self.joint and type(found) is tuple and not plainly:
             found = found if self.groups[0].end_replay(True, self.name) else ReplayGivenUp()
         if plainly or type(found) is not tuple:

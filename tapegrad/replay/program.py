@@ -17,10 +17,10 @@ from .._core.arrays import IMMUTABLE, copy_with_layout, is_array, is_scalar, own
 from .._core.errors import spelt
 from .._core.float_errors import LOUD
 from .._core.primitive import READ
-from .._core.reverse import CollectorPause
+from .._core.reverse import CollectorPause, has_nan
 from .._core.scope import now, put, scope_block, setting
 from .._dispatch.random import DRAW
-from ..ops.linalg.factorizations import SYSTEM
+from ..ops.linalg.factorizations import SYSTEM, is_finite
 from .record.instructions import (
     ARGUMENT,
     CAPTURED,
@@ -228,6 +228,11 @@ class Program:
                     setting = setting_of(watched)
                 steps.append((k, call, ks, writes, aliases, setting, dead))
         return steps
+
+    def is_undefined(self, results: list) -> bool:
+        """May another sweep give numbers for these results?  A product of second order may be infinite where
+        the gradient, which is not among them, is nan."""
+        return self.pulled == 1 and any(map(has_nan, results)) or self.pulled > 1 and not is_finite(results)
 
     def run(self, values: list):
         """The values of the instructions, or the guard that failed."""
