@@ -235,9 +235,10 @@ def careful(rule, squares: bool | None, alone: bool | None):
                     ]
                 else:
                     reached = pulled(mark, [filled(x, 1.0) for x in plain])
-                found = zip(terms, slopes, reached, strict=True)
-                terms = [
-                    c if c is None else select((d - d != 0) & (r == r), zero_of(c), c) for c, d, r in found
+                found = zip(terms, map(primal_of, terms), slopes, reached, strict=True)
+                terms = [  # (a number stays: it may have derivatives)
+                    c if c is None else select((p != p) & (d - d != 0) & (r == r), zero_of(c), c)
+                    for c, p, d, r in found
                 ]
         if squares is not None and not prim.joint:
             terms = [even(prim, squares, params, g, values, terms[0])]

@@ -99,6 +99,18 @@ def test_a_product_that_is_infinite_where_the_gradient_is_another():
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_an_infinite_second_derivative_beside_an_undefined_one():
+    """f(x) = (x log x)**2 / 2 + ... has f'(0) = 0 and f''(0) = inf, whatever the other numbers are."""
+    f = lambda x: scipy.special.pseudo_huber(1.0, scipy.special.entr(x)).sum()
+    x = np.array([0.0, -0.5])  # the entropy of a negative number is -inf
+    for product in (tg.prepare(f, -np.ones(2)).hvp, lambda x, v: tg.hvp(f, x, v)):
+        product(np.array([-1.0, -2.0]), V[:2])
+        np.testing.assert_array_equal(product(x, V[:2]), [np.inf, np.nan])
+    stack = np.array([[0.0, 0.3], [-0.5, 0.3]])
+    np.testing.assert_array_equal(tg.vmap(lambda x: tg.hvp(f, x, V[:2]))(stack)[:, 0], [np.inf, np.nan])
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_random_programs_at_corners():
     for seed in range(12):
         check(*drawn(seed), message=f"seed {seed}")
