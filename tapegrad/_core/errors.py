@@ -72,18 +72,19 @@ class Attempt:
     """A block that tries one way of a call: ``with Attempt() as tried``.  An exception ends the block, and
     `failed` tells so: what it dropped is taken back, and another way takes the place of this one.
 
-    Exceptions of the classes `raised` leave the block, as do those of signal handlers."""
+    Exceptions of the classes `raised`, or not of the classes `of`, leave the block, as do those of signal
+    handlers."""
 
-    __slots__ = ("failed", "known", "raised")
+    __slots__ = ("failed", "known", "of", "raised")
 
-    def __init__(self, *raised: type[Exception]):
-        self.raised, self.failed, self.known = raised, False, heard()
+    def __init__(self, *raised: type[Exception], of: Any = Exception):
+        self.raised, self.of, self.failed, self.known = raised, of, False, heard()
 
     def __enter__(self) -> "Attempt":
         return self
 
     def __exit__(self, kind: Any, error: Any, _: Any) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, self.raised):
+        if not isinstance(error, self.of) or isinstance(error, self.raised):
             return False
         let_through(error)
         take_back(self.known)

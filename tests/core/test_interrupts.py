@@ -26,6 +26,7 @@ import scipy.integrate
 import scipy.optimize
 
 import tapegrad as tg
+from tapegrad import cache
 from tapegrad._capture import threads
 from tapegrad._capture.remembered import memory_of
 from tapegrad._core import registry, scope
@@ -362,7 +363,7 @@ def strike(name, program, expected, k, kind=KeyboardInterrupt, within=None):
     del error
 
 
-class OverTime(Exception):
+class OverTime(TimeoutError):
     """What the handler of a user's time limit raises."""
 
 
@@ -383,7 +384,7 @@ def test_an_exception_at_an_instruction(name):
 
 @pytest.mark.parametrize("name", ["replay", "recording", "root"])
 def test_the_error_of_a_time_limit_is_no_way_that_failed(name):
-    for k, _ in places(name, 6):
+    for k, _ in places(name, 4):
         strike(name, *PROGRAMS[name], k, OverTime)
 
 
@@ -393,6 +394,13 @@ def test_the_error_of_a_time_limit_while_a_container_is_handed_back():
     assert count
     for k in range(1, count + 1):
         strike("jvp", program, expected, k, OverTime, "put")
+
+
+def test_the_error_of_a_time_limit_is_none_of_the_folder_of_compiled_code():
+    program = unplaced(lambda: lambda: cache.load_code("0" * 64))
+    for k in range(1, struck(program, None, within="load_code")[0].count + 1):
+        assert type(struck(program, k, OverTime, "load_code")[1]) is OverTime
+    assert k > 1
 
 
 @pytest.mark.long
