@@ -235,7 +235,7 @@ PROGRAMS = {  # name -> (program, what it gives)
     "audit": (of_place(lambda f: tg.audit(f, X).ok * gradient(X)), gradient(X)),
 }
 LONG = {"hessian", "solve_ivp", "vmap", "kernel", "minimize", "anomalies", "checkpoint", "fit", "audit"}
-USUAL = [name for name in PROGRAMS if name != "audit"]
+USUAL = [name for name in PROGRAMS if name not in ("audit", "solve_ivp")]
 
 
 # --- what must hold afterwards ---
