@@ -15,6 +15,7 @@ read them."""
 
 import copy
 import gc
+import math
 import os
 import sys
 from typing import Any
@@ -523,14 +524,14 @@ def is_tracked(x: Any) -> bool:
     return isinstance(x, Variable) and known(x)[1]
 
 
-def has_nan(g: Any) -> bool:
+def has_nan(g: Any, or_infinity: bool = False) -> bool:
     """Does a cotangent hold a nan? (False on a device, which would have to synchronise.)"""
     if type(g) is not ndarray:
         g, _ = known(g)
     if type(g) is ndarray:
         if g.ndim == 1 and g.size < 8:  # so few that a reduction costs more
             for x in g.tolist():
-                if x != x:
+                if x != x or or_infinity and abs(x) == math.inf:
                     return True
             return False
         if g.dtype.kind == "f":  # (squares are not negative, and this product warns of nothing)
@@ -538,9 +539,11 @@ def has_nan(g: Any) -> bool:
             s: Any = np.vdot(v, v)
         else:
             s = np.minimum.reduce(g, axis=None) if g.size else 0.0
-        found: bool = s != s
+        finite = not or_infinity or g.dtype.kind == "f" and s < math.inf or np.isfinite(g).all()
+        found: bool = s != s or not finite
         return found
-    return isinstance(g, (float, complex, np.generic)) and g != g
+    number: Any = isinstance(g, (float, complex, np.generic)) and g
+    return number != number or or_infinity and abs(number) == math.inf
 
 
 def many(

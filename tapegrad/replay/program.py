@@ -20,7 +20,7 @@ from .._core.primitive import READ
 from .._core.reverse import CollectorPause, has_nan
 from .._core.scope import now, put, scope_block, setting
 from .._dispatch.random import DRAW
-from ..ops.linalg.factorizations import SYSTEM, is_finite
+from ..ops.linalg.factorizations import SYSTEM
 from .record.instructions import (
     ARGUMENT,
     CAPTURED,
@@ -232,7 +232,7 @@ class Program:
     def is_undefined(self, results: list) -> bool:
         """May another sweep give numbers for these results?  A product of second order may be infinite where
         the gradient, which is not among them, is nan."""
-        return self.pulled == 1 and any(map(has_nan, results)) or self.pulled > 1 and not is_finite(results)
+        return self.pulled > 0 and any([has_nan(v, self.pulled > 1) for v in results])
 
     def run(self, values: list):
         """The values of the instructions, or the guard that failed."""

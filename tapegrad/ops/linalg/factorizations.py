@@ -121,12 +121,11 @@ def finite_parts(x):
 
 
 def is_finite(x) -> bool:
-    """Are x, all numbers in a NumPy array, and those in lists and tuples, finite?"""
+    """Are all numbers in NumPy arrays, and in lists and tuples, finite?"""
     if issubclass(type(x), (list, tuple)):
         return all(map(is_finite, x))
     x = primal_of(x)
-    inexact = x.dtype.kind in "fc" if type(x) is ndarray else isinstance(x, (float, complex, np.inexact))
-    return not inexact or bool(np.isfinite(x).all())
+    return type(x) is not ndarray or x.dtype.kind not in "fc" or bool(np.isfinite(x).all())
 
 
 @nested
