@@ -10,7 +10,6 @@ The folder holds at most `MOST_BYTES` and `MOST_FILES`; the files that were used
 A process keeps `MOST_ENGINES` pieces of machine code of kernels that nobody holds any more, by the same
 rule."""
 
-import contextlib
 import hashlib
 import os
 import re
@@ -22,6 +21,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ._core.errors import Attempt
 
 __all__ = ["CacheInfo", "clear", "info"]
 
@@ -35,6 +36,7 @@ TOUCH_AGE_SECONDS = 3600.0  # seconds; a file that is read says so by its time w
 # name -> machine code in memory, the least recently used first
 ENGINES: OrderedDict[str, Any] = OrderedDict()
 LOCK = threading.RLock()  # an engine that is dropped may end other objects
+UNUSABLE = OSError, ValueError  # raised for a folder that cannot be used
 WRITTEN = [0]  # files, by this process
 
 
@@ -139,20 +141,18 @@ def stored() -> list[Any]:
     """(path, status) of our files in the folder."""
     where = folder()
     found = []
-    with contextlib.suppress(OSError, ValueError):
+    with Attempt(of=UNUSABLE):
         for entry in [] if where is None else os.scandir(where):
-            with contextlib.suppress(OSError):
+            with Attempt(of=OSError):
                 if NAME.fullmatch(entry.name) and is_ours(status := entry.stat(follow_symlinks=False)):
                     found.append((entry.path, status))
     return found
 
 
 def removed(path: str) -> bool:
-    try:
+    with Attempt(of=OSError) as tried:  # another process may be first
         os.unlink(path)
-    except OSError:  # another process was first
-        return False
-    return True
+    return not tried.failed
 
 
 def evict() -> None:
@@ -206,7 +206,8 @@ def load_code(name: str) -> bytes | None:
     if where is None:
         return None
     path = os.path.join(where, f"{name}.o")
-    try:
+    content = b""
+    with Attempt(of=UNUSABLE):
         # without waiting for the other end, should it be a pipe; what is looked at is the file that is read
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         try:
@@ -215,10 +216,8 @@ def load_code(name: str) -> bytes | None:
         finally:
             os.close(handle)
         if content and time.time() - status.st_mtime > TOUCH_AGE_SECONDS:
-            with contextlib.suppress(OSError):
+            with Attempt(of=OSError):
                 os.utime(path)
-    except (OSError, ValueError):
-        return None
     inner = content[len(head(name)) : -SIZE]
     return inner if inner and content == sealed(name, inner) else None
 
@@ -228,7 +227,7 @@ def save(name: str, content: bytes) -> None:
     if where is None:
         return
     path = None
-    try:
+    with Attempt(of=UNUSABLE) as tried:  # in a read-only home: compile anew each time
         os.makedirs(where, 0o700, exist_ok=True)
         handle, path = tempfile.mkstemp(dir=where)
         with os.fdopen(handle, "wb") as file:
@@ -238,7 +237,5 @@ def save(name: str, content: bytes) -> None:
         if WRITTEN[0] % WRITES_BETWEEN_CHECKS == 0:
             evict()
         WRITTEN[0] += 1
-    except (OSError, ValueError):  # a read-only home: compile anew each time
-        if path is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+    if tried.failed and path is not None:
+        removed(path)

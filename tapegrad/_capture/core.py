@@ -195,7 +195,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             except RouteError as late:
                 found = late
             except Exception:
-                self.over()
+                if error is not None:  # (else the block repeats this)
+                    self.over()
                 raise
         self.over()
         if waited is not None:

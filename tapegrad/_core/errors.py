@@ -4,11 +4,14 @@ what happened, where, and what to write instead."""
 import ctypes
 import dis
 import functools
+import inspect
 import itertools
 import linecache
 import math
 import re
+import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,6 +44,52 @@ def take_back(known: int, texts: Any = None) -> None:
     `texts`: those of them only."""
     if OPEN.dropped is not None:
         OPEN.dropped[known:] = [] if texts is None else [d for d in OPEN.dropped[known:] if d[1] not in texts]
+
+
+def let_through(error: BaseException) -> None:
+    """Raise an error again that a handler of a signal raised, such as that of a time limit.
+
+    It may come anywhere, and no other way of the call takes its place."""
+    if isinstance(error, TapegradError) and error.__cause__ is None:
+        return
+    handlers = [signal.getsignal(n) for n in range(1, signal.NSIG)]
+    codes = [code_called(handler) for handler in handlers if callable(handler)]
+    cause: BaseException | None = error
+    while codes and cause is not None:
+        if any([frame.f_code in codes for frame, _ in traceback.walk_tb(cause.__traceback__)]):
+            raise cause
+        cause = cause.__cause__
+
+
+def code_called(f: Any) -> Any:
+    """The code that a call of f runs first, or None."""
+    f = inspect.unwrap(getattr(f, "func", f))
+    f = f if hasattr(f, "__code__") or inspect.ismethod(f) else type(f).__call__
+    return getattr(f, "__code__", None)
+
+
+class Attempt:
+    """A block that tries one way of a call: ``with Attempt() as tried``.  An exception ends the block, and
+    `failed` tells so: what it dropped is taken back, and another way takes the place of this one.
+
+    Exceptions of the classes `raised`, or not of the classes `of`, leave the block, as do those of signal
+    handlers."""
+
+    __slots__ = ("failed", "known", "of", "raised")
+
+    def __init__(self, *raised: type[Exception], of: Any = Exception):
+        self.raised, self.of, self.failed, self.known = raised, of, False, heard()
+
+    def __enter__(self) -> "Attempt":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, _: Any) -> bool:
+        if not isinstance(error, self.of) or isinstance(error, self.raised):
+            return False
+        let_through(error)
+        take_back(self.known)
+        self.failed = True
+        return True
 
 
 class OfTracked(TapegradError):

@@ -6,7 +6,7 @@ import sys
 import types
 from typing import Any
 
-from .errors import ArgumentError, stack
+from .errors import ArgumentError, let_through, stack
 from .typing import AnyDict, AnyFunction, AnyTuple
 
 BY_VALUE = frozenset(("cloudpickle", "dill"))  # packages that pickle functions by value
@@ -32,6 +32,7 @@ class PickledByCall:
         except ArgumentError:
             raise
         except Exception as error:
+            let_through(error)
             if not by_value():
                 raise ArgumentError(
                     f"{getattr(self, '__name__', type(self).__name__)} cannot be pickled, for what it is "

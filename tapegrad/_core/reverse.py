@@ -15,6 +15,7 @@ read them."""
 
 import copy
 import gc
+import math
 import os
 import sys
 from typing import Any
@@ -368,7 +369,7 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
     outer, before = state["sweeping"], now()
     pause = CollectorPause() if len(trace.records) > LONG_TAPE_RECORDS else None
     for t in state["hiding"]:
-        t.pulled = True
+        t.pulled = max(t.pulled, state["depth"])
     try:
         state["sweeping"] = trace
         if outer is not None:
@@ -518,14 +519,19 @@ def is_tracked_zero(g: Any) -> Any:
     return tracked and (g is None or np.any(g == 0))
 
 
-def has_nan(g: Any) -> bool:
+def is_tracked(x: Any) -> bool:
+    """Is a derivative of x asked for, apart from the traces that hide its values?"""
+    return isinstance(x, Variable) and known(x)[1]
+
+
+def has_nan(g: Any, or_infinity: bool = False) -> bool:
     """Does a cotangent hold a nan? (False on a device, which would have to synchronise.)"""
     if type(g) is not ndarray:
         g, _ = known(g)
     if type(g) is ndarray:
         if g.ndim == 1 and g.size < 8:  # so few that a reduction costs more
             for x in g.tolist():
-                if x != x:
+                if x != x or or_infinity and abs(x) == math.inf:
                     return True
             return False
         if g.dtype.kind == "f":  # (squares are not negative, and this product warns of nothing)
@@ -533,9 +539,11 @@ def has_nan(g: Any) -> bool:
             s: Any = np.vdot(v, v)
         else:
             s = np.minimum.reduce(g, axis=None) if g.size else 0.0
-        found: bool = s != s
+        finite = not or_infinity or g.dtype.kind == "f" and s < math.inf or np.isfinite(g).all()
+        found: bool = s != s or not finite
         return found
-    return isinstance(g, (float, complex, np.generic)) and g != g
+    number: Any = isinstance(g, (float, complex, np.generic)) and g
+    return number != number or or_infinity and abs(number) == math.inf
 
 
 def many(

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import copy_with_layout, is_array, xp_of
-from .._core.errors import ArgumentError, NoRuleError, callers_line, heard, take_back
+from .._core.errors import ArgumentError, Attempt, NoRuleError, callers_line
 from .._core.foreign import argument, is_table
 from .._core.lent_memory import lend
 from .._core.primitive import (
@@ -222,19 +222,17 @@ def lost_imaginary_part(name: str) -> ArgumentError:
 
 def casts_to_real(run: Callable, args: tuple, kwargs: dict) -> bool | None:
     """None: it did not come to an end."""
-    known = heard()
-    try:
+    with Attempt():  # what an error is, the call itself will tell
         args, kwargs = tree_map(plain_copy, (args, kwargs))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", np.exceptions.ComplexWarning)
-            run(*args, **kwargs)
-    except np.exceptions.ComplexWarning:
-        return True
-    except Exception:  # what it is, the call itself will tell
-        take_back(known)
-        return None
-    return False
+            try:
+                run(*args, **kwargs)
+            except np.exceptions.ComplexWarning:
+                return True
+        return False
+    return None
 
 
 def plain_copy(x):

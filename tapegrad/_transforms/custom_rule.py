@@ -11,7 +11,7 @@ import numpy as np
 from .._capture.builtin import shadowed
 from .._capture.routes import way_to_tracked
 from .._core.arrays import is_array
-from .._core.errors import ArgumentError, ConvergenceError, heard, take_back
+from .._core.errors import ArgumentError, Attempt, ConvergenceError, heard, let_through, take_back
 from .._core.pickling import PickledByCall
 from .._core.primitive import (
     RECORDED,
@@ -294,13 +294,10 @@ def per_sample(f: AnyFunction, stacks: AnyTuple) -> Any:
     sample: AnyFunction = lambda k: tree_map(lambda x: x[k], stacks)
     first = f(*sample(0)) if count else None
     if count >= FEW_SAMPLES:
-        known = heard()
-        try:
+        with Attempt():  # it may take plain arrays only
             together = vmap(Const(f))(*stacks)
             if is_first(first, together):
                 return together
-        except Exception:  # it takes plain arrays only
-            take_back(known)
     return stack_results([first, *[f(*sample(k)) for k in range(1, count)]])
 
 
@@ -326,7 +323,8 @@ def batched_rule(f: AnyFunction, args: AnyTuple) -> Any:
     known = heard()
     try:
         return f(*args)
-    except Exception:
+    except Exception as error:
+        let_through(error)
         traces = [x._trace for x in map(live_one, leaves(args)) if x is not None]
         sampled = [t for t in traces if t.visibility == SAMPLED]
         trace = max(sampled, key=lambda t: t.level, default=None)

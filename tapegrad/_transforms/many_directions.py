@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import is_array, xp_of
-from .._core.errors import TapegradError, heard, take_back
+from .._core.errors import Attempt, TapegradError
 from .._core.primitive import Primitive, layout_of
 from .._core.scope import scope_block
 from .._core.typing import AnyDict, AnyFunction, AnyList
@@ -82,17 +82,17 @@ def shares_work(r: RecordedCall) -> bool:
 
 def swept_at_once(call: str, sweep: AnyFunction, rows: AnyList, count: int, at_once: int) -> AnyDict | None:
     """By a batch of sweeps.  None where a rule needs what a batch does not give: then one after another."""
-    parts, known = [], heard()
+    parts = []
     for start in range(0, count, at_once):
         some = [v[start : start + at_once] for v in rows]
-        try:
+        # a rule of the user's, say, may take plain arrays only
+        with Attempt(of=(TapegradError, TypeError)) as tried:
             with scope_block():
                 trace = Batch(call, shape(some[0])[0])
                 found = sweep([trace.watch(v, 0) for v in some])
                 parts.append({key: trace.stacked(v) for key, v in found.items()})
                 trace.close()
-        except (TapegradError, TypeError):  # a rule of the user's, say, that takes plain arrays
-            take_back(known)
+        if tried.failed:
             return None
     return (
         parts[0]

@@ -34,7 +34,7 @@ from .._capture.snapshots import CONTAINERS as COUNTED
 from .._capture.snapshots import ObjectSnapshot, content_of, is_same
 from .._capture.type_queries import METAS
 from .._core.arrays import IMMUTABLE, is_array, xp_of
-from .._core.errors import BatchError, TapegradError
+from .._core.errors import BatchError, TapegradError, let_through
 from .._core.forward import Dual
 from .._core.primitive import READ, SAMPLED, bind, handle, live, primal_of, truth_of
 from .._core.scope import OPEN
@@ -530,6 +530,7 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
                 try:
                     after = RunOutcome(trace, again(), members, adopted)
                 except Exception as error:
+                    let_through(error)
                     if isinstance(error, TapegradError) or runs > 1:
                         raise
                     raise refusal_of_counts(trace, where) from error  # compiled code takes no tally

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from .._core.arrays import is_array
-from .._core.errors import ArgumentError, BatchError, ShapeError, TapegradError, heard, take_back
+from .._core.errors import ArgumentError, BatchError, ShapeError, TapegradError, heard, let_through, take_back
 from .._core.primitive import layout_of, live
 from .._core.scope import OPEN, scope_block
 from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
@@ -339,6 +339,7 @@ def batched(
                 None if isinstance(f, Const) else lift,
             )
         except Exception as refused:
+            let_through(refused)
             if not isinstance(refused, BatchError):
                 take_back(known, trace.doubts)  # an error that leaves the function would leave a loop, too
             error = in_terms_of_samples(call, trace, count, refused)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits, xp_of
-from .._core.errors import ArgumentError, BatchError, ConvergenceError, ShapeError, heard, take_back
+from .._core.errors import ArgumentError, Attempt, BatchError, ConvergenceError, ShapeError
 from .._core.pickling import PickledByCall
 from .._core.primitive import (
     READ,
@@ -584,11 +584,8 @@ def sample_of(v: Any, k: int) -> Any:
 def either(together: AnyFunction, of_sample: AnyFunction, number: int, failing: Any) -> Any:
     """The results of all samples at once. If that fails, the results sample by sample, whose errors are
     more specific."""
-    known = heard()
-    try:
+    with Attempt(of=failing):
         return together()
-    except failing:
-        take_back(known)
     return stack_trees([of_sample(k) for k in range(number)])
 
 

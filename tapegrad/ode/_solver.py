@@ -9,7 +9,7 @@ import numpy as plain_np
 
 from .. import numpy as np
 from .._core.arrays import xp_of
-from .._core.errors import ArgumentError, BatchError, ConvergenceError, ShapeError, heard, take_back
+from .._core.errors import ArgumentError, Attempt, BatchError, ConvergenceError, ShapeError
 from .._core.primitive import layout_of, primal_of
 from .._core.registry import FROZEN
 from .._core.scope import OPEN
@@ -186,14 +186,11 @@ class Solver:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
         if self.nan:
             return
-        failed, known = report[3, -1] > 0.0, heard()
-        try:
+        failed = report[3, -1] > 0.0
+        with Attempt(of=BatchError) as tried:
             if not (failed if single else failed.any()):
                 return
-        except BatchError:  # samples of vmap differ
-            take_back(known)
-            report = None
-        if report is None or isinstance(report, Variable):
+        if tried.failed or isinstance(report, Variable):
             raise ConvergenceError(
                 f"ode: {origin(self.f)} was not solved for some samples of tg.vmap. on_failure='nan' returns "
                 "nan for them; with y0 (n, B) in place of tg.vmap the error names the sample and the time"

@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .._core.arrays import NUMBERS, copy_with_layout, is_array, packed_steps, room_laid, xp_of
+from .._core.errors import Attempt
 from .._core.registry import late
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 
@@ -151,16 +152,16 @@ def library_layout(function: Callable, args: tuple, kwargs: dict, given: list) -
     libraries = {xp_of(x) for x in given} or {np}
     f = function if libraries == {np} else device_function(function)
     for least in (0, 9):
-        try:
+        y = ()
+        with Attempt() as tried:  # the dummy values may be refused
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 y = f(
                     *[library_view(a, least) for a in args],
                     **{k: library_view(v, least) for k, v in kwargs.items()},
                 )
+        if not tried.failed:
             break
-        except Exception:  # because of the dummy values
-            y = ()
     return [array_form(v) for v in (y if isinstance(y, (tuple, list)) else [y])]
 
 

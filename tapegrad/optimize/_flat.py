@@ -11,7 +11,7 @@ from numpy import ndarray
 from scipy.sparse.linalg import LinearOperator
 
 from .._core.arrays import is_array, is_differentiable, is_scalar, to_host, xp_of
-from .._core.errors import ArgumentError
+from .._core.errors import ArgumentError, Attempt
 from .._core.foreign import check_constants
 from .._core.primitive import is_tracked, layout_of, values_of
 from .._core.registry import load
@@ -149,13 +149,12 @@ class ArraysOfPandas:
             return x
         made = {name: x[name].to_numpy() for name in x.columns} if hasattr(x, "columns") else x.to_numpy()
         if self.works is None:
-            try:
+            self.works = False
+            with Attempt():  # such as x.values of an array
                 a, b = [np.asarray(f(v), float) for v in (made, x)]
                 self.works = a.shape == b.shape and np.allclose(
                     a, b, 1e-10, 1e-12 * np.nanmax(abs(b), initial=0.0), equal_nan=True
                 )
-            except Exception:  # such as x.values of an array
-                self.works = False
         return made if self.works else x
 
 

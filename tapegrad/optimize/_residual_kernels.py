@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._core.arrays import xp_of
-from .._core.errors import ArgumentError, ShapeError
+from .._core.errors import ArgumentError, Attempt, ShapeError
 from .._transforms.gradient import grad
 from .._transforms.jacobian import jacobian
 from .._transforms.products import jvp
@@ -66,13 +66,12 @@ def acts_by_datum(residuals: Callable, p: int, arrays: list, count: int) -> bool
         ]
         return flat_residuals(residuals(theta, *given)), each
 
-    try:
+    with Attempt():  # what the function cannot do is said where its kernel is traced
         whole, each = t.run(rebuilt_with(both, residuals), t.inputs("th", 0, 0, (p,)), *inputs)
         return whole.shape == (count,) and all(
             [y.shape == (1,) and y.ids[0] == i for y, i in zip(each, whole.ids, strict=True)]
         )
-    except Exception:  # what the function cannot do is said where its kernel is traced
-        return False
+    return False
 
 
 class CompiledResiduals:

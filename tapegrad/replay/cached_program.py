@@ -14,11 +14,11 @@ from .._capture import replay_reading, replay_writing
 from .._capture.dependencies.walk import may_catch
 from .._capture.objects import restore, snapshot
 from .._core.arrays import may_share_memory
-from .._core.errors import RankError, ReplayWarning
+from .._core.errors import RankError, ReplayWarning, let_through
 from .._core.exchanges import ReplayGivenUp
 from .._core.float_errors import LOUD, warned
 from .._core.registry import load
-from .._core.reverse import CollectorPause, has_nan
+from .._core.reverse import CollectorPause
 from .._core.scope import now, scope_block
 from .._core.trees import leaves
 from .._dispatch.random import DRAW
@@ -221,11 +221,12 @@ class CachedProgram:
                 return None
             try:
                 found = run(*xs, *rest)
-            except Exception:
+            except Exception as error:
+                let_through(error)
                 return None  # a call of the form raises it, too
             if type(found) is not tuple or HEARD.shown is not None or HEARD.unsafe is not None:
                 return None
-            return None if program.pulled and any(map(has_nan, found[0])) else found[0]
+            return None if program.is_undefined(found[0]) else found[0]
 
         return results
 
@@ -264,8 +265,7 @@ class CachedProgram:
         except ReplayGivenUp as given_up:
             found = given_up
         self.replays -= type(found) is Guard  # one that does not hold pays for nothing
-        # by another sweep it may be a number
-        plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0][: self.results]))
+        plainly = type(found) is tuple and program.is_undefined(found[0][: self.results])
         if self.joint and type(found) is tuple and not plainly:
             found = found if self.groups[0].end_replay(True, self.name) else ReplayGivenUp()
         if plainly or type(found) is not tuple:
@@ -413,6 +413,7 @@ class CachedProgram:
             raise
         # an operation's, and then the bound calls raise it too; or else it is ours
         except Exception as error:
+            let_through(error)
             failure = error
         anew = found is None or HEARD.unsafe is not None
         if anew and self.joint and (failure is not None or self.emitted is not None):
@@ -429,6 +430,7 @@ class CachedProgram:
             except RankError:
                 raise
             except Exception as error:
+                let_through(error)
                 self.failures += 1
                 return Departure(self, error)
             if failure is not None:
@@ -456,6 +458,7 @@ class CachedProgram:
             try:
                 self.graph = CudaGraph(self.program, self.emitted.run, values)
             except Exception as error:
+                let_through(error)
                 self.graphless = f"{type(error).__name__}: {error}"
 
     def report(self) -> str:

@@ -12,7 +12,7 @@ from .._capture.attribute_watch import PAST_DESCRIPTORS, AttributeWatch, describ
 from .._capture.dependencies import OtherThreads
 from .._capture.dependencies.walk import may_catch
 from .._core.arrays import IMMUTABLE, is_array, owned
-from .._core.errors import BatchError, DroppedDerivativeError, GuardError
+from .._core.errors import BatchError, DroppedDerivativeError, GuardError, let_through
 from .._core.exchanges import PLAIN, RECORDED, REPLAYED, ReplayGivenUp
 from .._core.float_errors import ErrorListener, warned
 from .._core.primitive import live, watching
@@ -347,6 +347,7 @@ class TransformForm:
                     frozenset(map(id, surroundings.environment.walk.hold)),
                 )
         except Exception as error:
+            let_through(error)
             return self.after_error(error, args, failed, signature.weak, surroundings, written)
         if self.sets_apart(recorded, surroundings):
             return self.recorded(args, failed) if owner.on_change == "raise" else recorded.result()

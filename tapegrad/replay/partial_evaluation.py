@@ -3,7 +3,7 @@
 import math
 
 from .._core.arrays import copy_with_layout, is_array, xp_of
-from .._core.errors import ArgumentError, ShapeError
+from .._core.errors import ArgumentError, Attempt, ShapeError
 from .._core.primitive import watching
 from .._core.registry import load
 from .._core.scope import OPEN
@@ -103,13 +103,12 @@ class FixedPointProduct:
         if values is None or kept.surroundings.changed():
             return None
         program, owners = kept.program, kept.signature.owners
-        try:
+        with Attempt() as tried:
             fixed = program.fixed(
                 {k: v for k, v, owner in zip(program.arguments, values, owners, strict=True) if owner != 1}
             )
-        except Exception:
-            return None  # an operation's, as in the call before, which dealt with it
-        return None if fixed is None else FoldedProgram(kept, fixed, self.p)
+        # (an operation's error is as in the call before, which dealt with it)
+        return None if tried.failed or fixed is None else FoldedProgram(kept, fixed, self.p)
 
     def value(self):
         """f(x, *args)."""

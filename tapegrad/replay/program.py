@@ -17,7 +17,7 @@ from .._core.arrays import IMMUTABLE, copy_with_layout, is_array, is_scalar, own
 from .._core.errors import spelt
 from .._core.float_errors import LOUD
 from .._core.primitive import READ
-from .._core.reverse import CollectorPause
+from .._core.reverse import CollectorPause, has_nan
 from .._core.scope import now, put, scope_block, setting
 from .._dispatch.random import DRAW
 from ..ops.linalg.factorizations import SYSTEM
@@ -234,6 +234,11 @@ class Program:
             for n in (*guarded, *watched):
                 special[n] = *step_form(code.what[n], 0, False)[1][:2], watched.get(n)
             return [*zip(code.numbers, calls, code.operands, dying, special, strict=True)]
+
+    def is_undefined(self, results: list) -> bool:
+        """May another sweep give numbers for these results?  A product of second order may be infinite where
+        the gradient, which is not among them, is nan."""
+        return self.pulled > 0 and any([has_nan(v, self.pulled > 1) for v in results])
 
     def run(self, values: list):
         """The values of the instructions, or the guard that failed."""

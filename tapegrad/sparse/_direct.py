@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from .._core.errors import Attempt
 from .._core.registry import load
 from .._core.reverse import has_nan
 from ..kernels.graph.blocks import strided
@@ -230,9 +231,9 @@ class DirectEntries:
         if not self.kept.is_apart(values):
             return None
         if self.side is not None:
-            try:
+            with Attempt() as tried:
                 found = self.run_side(*values)
-            except Exception:
+            if tried.failed:
                 return None  # an operation raised; the products report it
             if type(found) is not tuple or HEARD.shown is not None or HEARD.unsafe is not None:
                 return None

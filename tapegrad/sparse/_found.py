@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse
 
 from .._core.arrays import is_array
-from .._core.errors import GuardError
+from .._core.errors import Attempt, GuardError
 from .._core.scope import changed
 from ..replay.prepared import Prepared
 from ..replay.program import guard_holds
@@ -67,9 +67,9 @@ class FoundPattern:
         asked = self.branches if branches else self.asked
         if asked is not None:
             values = self.values(args)
-            try:
+            with Attempt() as tried:
                 found = asked.run(values)
-            except Exception:
+            if tried.failed:
                 return  # an operation raised; the products report it
             if type(found) is Guard or not all(
                 [guard_holds(a, b) for a, b in zip(found[0], self.conditions, strict=True)]

@@ -8,7 +8,7 @@ from typing import Any
 from numpy import ndarray
 
 from .. import numpy as np
-from .._core.errors import ArgumentError
+from .._core.errors import ArgumentError, Attempt
 from ._model import LinearGaussian, Start, model_after
 from ._objective import MissingValues, MissingValuesObjective, ModelObjective
 from ._observations import Observations
@@ -96,9 +96,9 @@ class FitProblem:
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         for name in ("build", "prior"):
-            try:
+            with Attempt() as tried:  # the user's function may hold objects with any error
                 pickle.dumps(state[name])
-            except Exception:  # the user's function may hold objects with any error
+            if tried.failed:
                 state[name] = LostFunction(name)
         return state
 

@@ -1,6 +1,6 @@
-"""An interrupt may strike after any call or jump of tapegrad.  It comes out as it is, and afterwards
-everything is as before: nothing is open, NumPy's settings, the collector and the user's objects are as they
-were or as the function left them, and the next call gives the right numbers.
+"""An interrupt, or the error of a time limit, may strike after any call or jump of tapegrad.  It comes out as
+it is, and afterwards everything is as before: nothing is open, NumPy's settings, the collector and the user's
+objects are as they were or as the function left them, and the next call gives the right numbers.
 
 Three searches: an exception after each of these instructions (by default a sample that differs from day to
 day), real signals at random times, and signals in the first calls of a process."""
@@ -22,8 +22,11 @@ import types
 
 import numpy as np
 import pytest
+import scipy.integrate
+import scipy.optimize
 
 import tapegrad as tg
+from tapegrad import cache
 from tapegrad._capture import threads
 from tapegrad._capture.remembered import memory_of
 from tapegrad._core import registry, scope
@@ -174,6 +177,20 @@ def kernel():
     )
 
 
+def recorded():
+    """The first call of a prepared function."""
+    return tg.prepare(Place().f, X).grad
+
+
+def decay(k):
+    end = scipy.integrate.solve_ivp(lambda t, y: -k * y, (0.0, 1.0), X**2, rtol=1e-9, atol=1e-12).y[:, -1]
+    return end.sum()
+
+
+def root(k):
+    return scipy.optimize.root(lambda z: z**3 + z - k, np.zeros(3), tol=1e-12).x.sum()
+
+
 def fitted():
     y = np.cumsum(np.random.default_rng(3).standard_normal(40))
     model = tg.statespace.level()
@@ -182,6 +199,7 @@ def fitted():
 
 
 H = np.diag(12.0 * X)
+ROOT = np.array([np.roots([1.0, 0.0, 1.0, -k])[-1].real for k in X])
 PROGRAMS = {  # name -> (program, what it gives)
     "value_and_grad": (of_place(lambda f: tg.value_and_grad(f)(X)[1]), gradient(X)),
     "jvp": (of_place(lambda f: tg.jvp(f, (X,), (V,))[1]), gradient(X) @ V),
@@ -204,6 +222,9 @@ PROGRAMS = {  # name -> (program, what it gives)
     "anomalies": (of_place(watched), gradient(X)),
     "replay": (unplaced(prepared), gradient(X)),
     "kernel": (unplaced(kernel), gradient(X)),
+    "recording": (unplaced(lambda: functools.partial(recorded(), X)), gradient(X)),
+    "solve_ivp": (unplaced(lambda: lambda: tg.grad(decay)(X)), -(X**2) * np.exp(-X)),
+    "root": (unplaced(lambda: lambda: tg.grad(root)(X)), 1.0 / (3.0 * ROOT**2 + 1.0)),
     "minimize": (
         unplaced(
             lambda: lambda: tg.optimize.minimize(lambda x: ((x - X) ** 2).sum(), np.zeros(3), method="bfgs").x
@@ -213,8 +234,8 @@ PROGRAMS = {  # name -> (program, what it gives)
     "fit": (unplaced(fitted), X),
     "audit": (of_place(lambda f: tg.audit(f, X).ok * gradient(X)), gradient(X)),
 }
-LONG = {"hessian", "vmap", "kernel", "minimize", "anomalies", "checkpoint", "fit", "audit"}
-USUAL = [name for name in PROGRAMS if name != "audit"]
+LONG = {"hessian", "solve_ivp", "vmap", "kernel", "minimize", "anomalies", "checkpoint", "fit", "audit"}
+USUAL = [name for name in PROGRAMS if name not in ("audit", "solve_ivp")]
 
 
 # --- what must hold afterwards ---
@@ -273,14 +294,17 @@ def deliveries(code):
 
 
 class Struck:
-    """Raises at the k-th place in our code where a signal may come; `count`: how many there were."""
+    """Raises at the k-th place in our code where a signal may come; `count`: how many there were.  `within`: in
+    functions of this name only."""
 
-    def __init__(self, k=None):
+    def __init__(self, k=None, within=None):
+        self.within = within
         self.k, self.count, self.done, self.place = k, 0, False, ""
         self.lost = []  # what came in a destructor or in the callback of a weak reference
 
     def __call__(self, frame, event, arg):
-        if not frame.f_code.co_filename.startswith(OURS):
+        code = frame.f_code
+        if not code.co_filename.startswith(OURS) or self.within not in (None, code.co_name):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self.inside
@@ -290,7 +314,7 @@ class Struck:
             self.count += 1
             if self.count == self.k:
                 self.done, self.place = True, frame.f_code.co_name
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGALRM)
         return self.inside
 
 
@@ -304,12 +328,16 @@ def isolated(call):
     yield call()
 
 
-def struck(program, k):
+def struck(program, k, kind=KeyboardInterrupt, within=None):
     """(The tracer, the error, the call, the check) of one run."""
+
+    def handler(*_):
+        raise kind
+
     call, check = program()
-    tracer, error, outer, hook = Struck(k), None, sys.gettrace(), sys.unraisablehook
+    tracer, error, outer, hook = Struck(k, within), None, sys.gettrace(), sys.unraisablehook
     sys.unraisablehook = lambda unraisable: tracer.lost.append(unraisable.exc_type)
-    again, start = [], scope._thread.start_new_thread
+    again, before, start = [], signal.signal(signal.SIGALRM, handler), scope._thread.start_new_thread
     scope._thread.start_new_thread = lambda run, args: again.append(run)
     sys.settrace(tracer)
     try:
@@ -320,39 +348,67 @@ def struck(program, k):
         error = caught
     finally:
         sys.settrace(outer)
+        signal.signal(signal.SIGALRM, before)
         sys.unraisablehook, scope._thread.start_new_thread = hook, start
     assert sys.exc_info() == (None, None, None)
     return tracer, error, call, check
 
 
-def strike(name, program, expected, k):
+def strike(name, program, expected, k, kind=KeyboardInterrupt, within=None):
     before = settings()
-    tracer, error, call, check = struck(program, k)
-    if tracer.done and tracer.place not in DESTRUCTORS and tracer.lost != [KeyboardInterrupt]:
-        assert type(error) is KeyboardInterrupt, (name, k, error)
+    tracer, error, call, check = struck(program, k, kind, within)
+    if tracer.done and tracer.place not in DESTRUCTORS and tracer.lost != [kind]:
+        assert type(error) is kind, (name, k, error)
     check_interrupted(program, expected, call, check, before)
     del error
 
 
+class OverTime(TimeoutError):
+    """What the handler of a user's time limit raises."""
+
+
 def places(name, share):
+    """(a place, what is raised there), so many."""
     program, _ = PROGRAMS[name]
     program()[0]()  # what is made once is made
     count = struck(program, None)[0].count
-    return TODAY.sample(range(1, count + 1), min(count, share))
+    drawn = TODAY.sample(range(1, count + 1), min(count, share))
+    return zip(drawn, itertools.cycle((KeyboardInterrupt, OverTime)))
 
 
 @pytest.mark.parametrize("name", USUAL)
 def test_an_exception_at_an_instruction(name):
-    for k in places(name, 1 if name in LONG else 3):
-        strike(name, *PROGRAMS[name], k)
+    for k, kind in places(name, 1 if name in LONG else 3):
+        strike(name, *PROGRAMS[name], k, kind)
+
+
+@pytest.mark.parametrize("name", ["replay", "recording", "root"])
+def test_the_error_of_a_time_limit_is_no_way_that_failed(name):
+    for k, _ in places(name, 4):
+        strike(name, *PROGRAMS[name], k, OverTime)
+
+
+def test_the_error_of_a_time_limit_while_a_container_is_handed_back():
+    program, expected = PROGRAMS["jvp"]
+    count = struck(program, None, within="put")[0].count
+    assert count
+    for k in range(1, count + 1):
+        strike("jvp", program, expected, k, OverTime, "put")
+
+
+def test_the_error_of_a_time_limit_is_none_of_the_folder_of_compiled_code():
+    program = unplaced(lambda: lambda: cache.load_code("0" * 64))
+    for k in range(1, struck(program, None, within="load_code")[0].count + 1):
+        assert type(struck(program, k, OverTime, "load_code")[1]) is OverTime
+    assert k > 1
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_exception_at_every_instruction(name):
     """(Of the longest programs at 2,000.)"""
-    for k in places(name, 2_000 if name in LONG else 40_000):
-        strike(name, *PROGRAMS[name], k)
+    for k, kind in places(name, 2_000 if name in LONG else 40_000):
+        strike(name, *PROGRAMS[name], k, kind)
 
 
 # --- real signals ---

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import IMMUTABLE, is_array
+from ..._core.errors import Attempt, let_through
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import values_of
 from ..._core.registry import FROZEN
@@ -168,6 +169,7 @@ class DependencyWalk:
             try:
                 self.visit(self.todo.pop())
             except Exception as error:
+                let_through(error)
                 self.doubt(f"an object that cannot be looked at ({type(error).__name__}: {error})")
         if len(self.hold) >= MOST_WALKED_OBJECTS or len(self.form) >= MOST_WALKED_PARTS:
             self.doubt(f"more than {MOST_WALKED_OBJECTS} objects")
@@ -511,9 +513,9 @@ class DependencyWalk:
             self.doubt(x)
 
     def probe(self, ask: Callable) -> None:
-        try:
+        with Attempt() as tried:
             now = ask()
-        except Exception:
+        if tried.failed:
             self.doubt(self.hold[-1])
             return
         self.form.append(now)

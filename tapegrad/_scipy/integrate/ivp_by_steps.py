@@ -18,7 +18,7 @@ import scipy.integrate as itg
 from scipy import sparse
 
 from ... import numpy as np
-from ..._core.errors import BatchError, ConvergenceError, SingularError, callers_line, heard, take_back
+from ..._core.errors import Attempt, BatchError, ConvergenceError, SingularError, callers_line
 from ..._core.primitive import primal_of
 from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
@@ -246,9 +246,9 @@ def is_scratch(right: RightSide, written: list, steps: Steps) -> bool:
     for fill in (plain_np.nan, 1.0):
         for v in written:
             v[...] = fill
-        try:
+        with Attempt() as tried:
             at_last_stage(right, steps)
-        except Exception:
+        if tried.failed:
             return False
         left.append([bare(v).tobytes() for v in written])
     return left[0] == left[1]
@@ -537,9 +537,9 @@ class IvpCall:
             return self.run(*[search.of(f, 0 if given else 1, 2) for f in self.functions])
 
     def result(self):
-        known, altered = heard(), True
+        altered = True
         tracked = holds_tracked(self.t_span, self.y0, self.t_eval, self.args)
-        try:
+        with Attempt(BatchError, ConvergenceError) as tried:
             self.look_for_pattern()
             with on_plain_values(*self.functions) as (shadow, plain):
                 watched = [PlainFunction(f.run) for f in plain]
@@ -547,11 +547,7 @@ class IvpCall:
                     found, steps = self.run(*watched)
                 tracked = tracked or shadow.found or any([f.tracked for f in watched])
                 altered = shadow.altered() or bool(shadow.written() and not tracked)
-        except (BatchError, ConvergenceError):
-            raise
-        except Exception:  # it is the user's: it is raised again
-            take_back(known)
-            tracked = True
+        tracked = tracked or tried.failed  # by the user's error: it is raised again
         if altered:
             found, steps = self.searched()
         times = self.t_eval

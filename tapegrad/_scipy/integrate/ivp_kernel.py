@@ -19,7 +19,7 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._core.errors import KernelError, ShapeError, heard, take_back
+from ..._core.errors import Attempt, KernelError, ShapeError
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import SAMPLED, has_derivative, live, values_of
 from ..._core.scope import OPEN, at_the_end_of
@@ -448,13 +448,11 @@ def attempted(f: Callable, *args):
     """Return f(*args), or FAILED. What a kernel cannot run, another one or SciPy can, or raises again.
 
     No condition of a failed attempt is left in a recording."""
-    known, kept = heard(), conditions()
-    try:
+    kept = conditions()
+    with Attempt():
         return f(*args)
-    except Exception:
-        take_back(known)
-        drop_later(kept)
-        return FAILED
+    drop_later(kept)
+    return FAILED
 
 
 def result_by_kernel(given: dict):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as plain_np
 
 from ... import numpy as np
-from ..._core.errors import BatchError, KernelError, heard, take_back
+from ..._core.errors import Attempt, BatchError, KernelError
 from ..._core.trees import Const
 from ..._transforms.products import jvp
 from ..._transforms.tape import value
@@ -151,12 +151,9 @@ class CrossingSearch:
 
 def common_value(kind: Callable, x) -> Any:
     """Return x as an int or a bool, or None where samples of `vmap` differ."""
-    known = heard()
-    try:
+    with Attempt(of=BatchError):
         return kind(x)
-    except BatchError:
-        take_back(known)
-        return None
+    return None
 
 
 class VaryingTimes(NamedTuple):

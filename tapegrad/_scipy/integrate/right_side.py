@@ -9,7 +9,7 @@ from scipy import sparse
 
 from ... import numpy as np
 from ..._capture.dependencies.walk import DependencyWalk, walk_with_names
-from ..._core.errors import GuardError, callers_line, heard, take_back
+from ..._core.errors import Attempt, GuardError, callers_line
 from ..._core.registry import load
 from ..._core.trees import Const
 from ..._core.variable import HANDLES, Variable, View
@@ -105,22 +105,19 @@ class RightSide:
         if self.in_order or self.misses == MISSES or count == 1:
             parts.append(np.stack([self.point(T[k], Y[k]) for k in range(count)]))
             return
-        known = heard()
-        try:
+        with Attempt() as tried:
             parts.append(vmap(Const(self.point))(T, Y))
-        except Exception:  # at a point alone it is raised again, if it is the user's
-            take_back(known)
+        if tried.failed:  # at a point alone an error is raised again, if it is the user's
             self.misses += 1
             for part in (slice(0, count // 2), slice(count // 2, count)):
                 self.extend(parts, T[part], Y[part])
 
     def pattern(self, t, y):
         """Return the places of the entries of df / dy, if they are few; else None."""
-        known, sparsity = heard(), load("tapegrad.sparse")
-        try:
+        sparsity = load("tapegrad.sparse")
+        with Attempt() as tried:
             found = sparsity.pattern(Const(lambda y: self.point(t, y)), y)
-        except Exception:  # the user's, which is raised again, or it cannot be recorded
-            take_back(known)
+        if tried.failed:  # by the user's error, which is raised again, or it cannot be recorded
             return None
         few = len(sparsity.coloring(found)) <= SPARSE_SHARE * len(y)
         return found if few else None

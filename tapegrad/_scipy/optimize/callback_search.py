@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import IMMUTABLE
-from ..._core.errors import BatchError, heard, take_back
+from ..._core.errors import Attempt, BatchError, let_through
 from ..._core.primitive import READ, EndedTrace, Primitive, Trace, bind, handle, is_tracked, live, primal_of
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN, at_the_end_of_an_object, changed
@@ -196,8 +196,8 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving, **points: bool) -> 
         plain = [of(v) if callable(v) else v if hasattr(v, "lb") else bare(v) for v in given]
         return at_users_line(f, *plain[: len(args)], **dict(zip(kwargs, plain[len(args) :], strict=True)))
 
-    known, functions = heard(), [v for v in given if callable(v)]
-    try:
+    functions = [v for v in given if callable(v)]
+    with Attempt(BatchError):  # the user's error is raised again
         if points and OPEN.hiding:  # of equal samples a function may read what it wrote
             raise KeptValues
         with on_plain_values(*functions) as (shadow, plain), changed(depth=0):
@@ -205,11 +205,6 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving, **points: bool) -> 
             each = iter(watched)
             found = run(lambda _: next(each))
             check_unaltered(shadow)
-    except BatchError:  # nothing is left behind: now for one sample after another
-        raise
-    except Exception:  # it is the user's: it is raised again
-        take_back(known)
-    else:
         return found, shadow.found or holds_tracked(moving) or any([w.tracked for w in watched]), True
     with Search(name, moving, **points) as search:
         found = run(lambda v: search.of(v, 0, None))
@@ -249,7 +244,8 @@ class SearchInstruction(Call):
             y = self.searched(values)
         except LateVariable:
             raise
-        except Exception:
+        except Exception as error:
+            let_through(error)
             if self.ran:
                 raise
             self.failed = True

@@ -20,7 +20,7 @@ from numpy import ndarray
 from ..._capture.snapshots import content_of
 from ..._core.abstract_arrays import hollow, hollow_number, read_only_as
 from ..._core.arrays import NUMBERS, is_array, is_scalar, xp_of
-from ..._core.errors import BatchError, OfTracked, callers_line
+from ..._core.errors import BatchError, OfTracked, callers_line, let_through
 from ..._core.float_errors import LOUD, ErrorListener, ending, looked_at
 from ..._core.primitive import (
     HIDDEN,
@@ -403,6 +403,7 @@ class Batch(Trace):
                 ]
                 bind(prim, samples, params)
             except Exception as e:
+                let_through(e)
                 error = e
         return ending(error, told.heard)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..._capture.dependencies import Status
 from ..._capture.kinds import holders
-from ..._core.errors import KernelError, TapegradError
+from ..._core.errors import KernelError, TapegradError, let_through
 from ..._core.scope import OPEN
 from ..._core.trees import children, is_node, rebuilt
 from ..graph.nodes import Graph
@@ -70,6 +70,7 @@ def branching(call: Callable) -> Any:
             except TapegradError:
                 raise
             except Exception as error:
+                let_through(error)
                 if not own.asked:
                     raise
                 raise KernelError(

@@ -16,6 +16,7 @@ import math
 import platform
 import re
 
+from ..._core.errors import Attempt
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
@@ -502,11 +503,11 @@ def interpreter():
 
 
 def build_interpreter():
-    try:
+    with Attempt(of=(OSError, AttributeError)) as tried:
         library = ctypes.CDLL(ctypes.util.find_library("m"))
         places = {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in LIBM}
         load("tapegrad.kernels.launch.cpu").add_symbols({**places, **blas()})
-    except (OSError, AttributeError):
+    if tried.failed:
         return None
     address = compile_text(interpreter_text(), "replay", math.inf)
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)

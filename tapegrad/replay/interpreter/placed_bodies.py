@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from ..._core.errors import let_through
 from ...ops.declare import GatedProduct
 from ..record.instructions import is_pure, moved_places
 from ..record.settings_keys import settings_key
@@ -73,6 +74,7 @@ class PlacedBody:
             if made.size != math.prod(shape) or made.kind != kinds[0]:
                 self.refused = f"it gives {made.shape} of kind {made.kind}"
         except Exception as error:
+            let_through(error)
             self.refused = f"{type(error).__name__}: {error}"
             return
         self.foreign = b.foreign

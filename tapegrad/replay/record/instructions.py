@@ -12,7 +12,7 @@ import numpy as np
 from numpy import bool_, ndarray
 
 from ..._core.arrays import NUMBERS, is_array, is_scalar, room_laid, xp_of
-from ..._core.errors import spelt
+from ..._core.errors import Attempt, spelt
 from ..._core.primitive import READ, Primitive
 from ..._dispatch.random import DRAW
 from ...ops.zero_derivative import ArgumentPlaceholder
@@ -186,14 +186,12 @@ def moved_places(f: Callable, shape: tuple):
     size = math.prod(shape)
     a = np.arange(LEAST_NUMBER, LEAST_NUMBER + size)
     b = np.random.default_rng(0).integers(1 << 40, 1 << 50, (size, 2)) @ (1, 1j)
-    try:
+    with Attempt() as tried:  # a body may take only its own kind of arrays
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a cast to real numbers, or to whole ones
             made, again = [np.asarray(f(v.reshape(shape))) for v in (a, b)]
             at = made.astype(np.int64) - LEAST_NUMBER
-    except Exception:  # a body that takes only its own kind of arrays
-        return None
-    if made.dtype.kind not in "if":
+    if tried.failed or made.dtype.kind not in "if":
         return None
     at = np.where((at >= 0) & (at < size), at, -1)
     same = (np.append(b, 0)[at] == again) & ((at >= 0) | (made == 0))

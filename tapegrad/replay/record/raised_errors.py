@@ -4,6 +4,7 @@ that of a branch."""
 import warnings
 from typing import Any
 
+from ..._core.errors import let_through
 from ..._core.float_errors import ErrorListener, Handler, ending, modes_of_setting
 from ..._core.primitive import Primitive
 from ..._core.scope import now, put, scope_block, setting
@@ -34,6 +35,7 @@ def raises_again(*operands, prim: Primitive, params: dict, modes, filters: list 
             put(modes)
             instruction_form(prim)[0](*operands, **params)
     except Exception as e:
+        let_through(e)
         error = e
     put(before)
     return ending(error, told.heard) == ended

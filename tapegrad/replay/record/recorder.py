@@ -118,7 +118,6 @@ class Record(Trace):
         self.views = set()  # numbers of arrays that do not own their memory
         self.guards = {}
         self.asked = 0  # how often values were asked for
-        self.pulled = False  # was a tape over it swept?
         self.adopted = []  # (handle, its array, number of the input)
         self.written = []
         self.constants = frozenset(map(id, constants))

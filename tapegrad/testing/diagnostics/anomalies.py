@@ -4,7 +4,7 @@ and the user's line."""
 import numpy as np
 
 from ..._core.arrays import is_array, xp_of
-from ..._core.errors import AnomalyError, spelt, users_place
+from ..._core.errors import AnomalyError, Attempt, spelt, users_place
 from ..._core.primitive import Primitive
 from ..._core.scope import Exit, changed
 from ..._core.trees import leaves
@@ -131,14 +131,12 @@ class Anomalies(Watcher):
             # the last axis holds the samples
             sample = int(np.nonzero(~np.isfinite(y))[-1][0]) if y.ndim else 0
             try:
-                with changed(within=False, sweeping=None):
-                    rerun(sample)
+                with Attempt(AnomalyError), changed(within=False, sweeping=None):
+                    rerun(sample)  # an error: it needs something that only a kernel has
             except AnomalyError as error:
                 raise AnomalyError(
                     f"{error}\n  in the kernel of {name}, sample {sample}, called at {spelt(users_place())}"
                 ) from None
-            except Exception:  # it needs something that only a kernel has
-                pass
             mask = self.mask(v)
             if mask is not None:
                 raise AnomalyError(self.told(f"the kernel of {name} gives", v, mask, []))
