@@ -182,7 +182,6 @@ class Trace:
     layouts: dict[int, tuple[Any, AnyTuple]]  # id of a value -> that, and its layout
     levels = itertools.count(1)
     visibility = VISIBLE
-    pulled = 0  # the most transforms that were open when a tape over it was swept
     lent = False  # is it a loan (_core/lent_memory.py)?
     # the ranks that share its arguments, once one of its values was combined over them (parallel/ranks.py)
     over_ranks: Any = None

@@ -369,7 +369,7 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
     outer, before = state["sweeping"], now()
     pause = CollectorPause() if len(trace.records) > LONG_TAPE_RECORDS else None
     for t in state["hiding"]:
-        t.pulled = max(t.pulled, state["depth"])
+        t.pulled = max(getattr(t, "pulled", 0), state["depth"])
     try:
         state["sweeping"] = trace
         if outer is not None:
@@ -519,7 +519,7 @@ def is_tracked_zero(g: Any) -> Any:
     return tracked and (g is None or np.any(g == 0))
 
 
-def is_tracked(x: Any) -> bool:
+def is_differentiated(x: Any) -> bool:
     """Is a derivative of x asked for, apart from the traces that hide its values?"""
     return isinstance(x, Variable) and known(x)[1]
 

@@ -16,7 +16,7 @@ from .._core.arrays import F8, is_array, xp_of
 from .._core.errors import NoRuleError, callers_line
 from .._core.primitive import primal_of, seen
 from .._core.registry import late
-from .._core.reverse import AdaptedRule, has_nan, is_tracked
+from .._core.reverse import AdaptedRule, has_nan, is_differentiated
 from .._core.variable import Variable
 from .declare import (
     ComposedScalar,
@@ -208,7 +208,7 @@ def careful(rule, squares: bool | None, alone: bool | None):
         terms = pulled(g, values)
         product = prim is multiply.prim or prim is divide.prim
         constant = alone is not None and (product or alone and prim.multilinear)
-        if constant and any(map(has_nan, terms)) and not any([is_tracked(x) for x in values]):
+        if constant and any(map(has_nan, terms)) and not any([is_differentiated(x) for x in values]):
             # x * 0 and 0 / x are constant in x, whatever the slope of what follows
             steady = without_irrelevant(terms, *[pulled(filled(g, v), values) for v in (1.0, 2.0)])
             known = alone or prim is divide.prim or (values[1] != 0) | (values[2] != 0)

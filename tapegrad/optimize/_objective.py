@@ -18,7 +18,6 @@ from .._transforms.arguments import user_name
 from .._transforms.gradient import value_and_grad
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import hessian
-from ..ops.declare import shape
 from ._estimates import estimates_of_likelihood, with_estimates
 from ._flat import FEW_UNKNOWNS, FlatStart, bounds_object, host_numbers, host_result, plain_call
 
@@ -65,9 +64,9 @@ class Objective:
 
         def scalar(u, f: Callable, *rest):
             y = f(restore(u), *rest)
-            if is_array(layout_of(y)) and math.prod(shape(y)) != 1:
+            if is_array(layout_of(y)) and math.prod(layout_of(y).shape) != 1:
                 raise NotScalarError(
-                    f"{call}: {user_name(f)} returned shape {shape(y)}; wanted is one real number"
+                    f"{call}: {user_name(f)} returned shape {layout_of(y).shape}; wanted is one real number"
                 )
             return y
 

@@ -63,7 +63,7 @@ class Iteration(NamedTuple):
     status: Any
 
 
-class Attempt(NamedTuple):
+class BdfAttempt(NamedTuple):
     """A step that is tried, with its Newton iteration."""
 
     end: Any
@@ -152,7 +152,7 @@ class BdfSteps(ImplicitSteps):
             d = d + np.linalg.solve(matrix, rest - value(rest))
         return d
 
-    def attempt(self, f: Callable, c: BdfWalk) -> Attempt:
+    def attempt(self, f: Callable, c: BdfWalk) -> BdfAttempt:
         """Predict the state after a step, and iterate from there."""
         asked, end, h = self.attempted(c, c.repeated)
         last = self.way * (c.t + self.way * asked - self.bound) > 0.0
@@ -168,7 +168,7 @@ class BdfSteps(ImplicitSteps):
         given = plain_np.eye(len(J)) - factored * J, weight, value(psi), scale
         v = self.converged(f, end, value(prediction), given)
         equal = np.where((asked == c.size) & ~last, c.equal, 0.0)
-        return Attempt(end, asked, np.abs(h), D, equal, prediction, psi, weight, J, factored, v)
+        return BdfAttempt(end, asked, np.abs(h), D, equal, prediction, psi, weight, J, factored, v)
 
     def tried(self, f: Callable, c: BdfWalk) -> BdfWalk:
         """Try a step; return what is carried after it."""

@@ -90,7 +90,7 @@ class StageIteration(NamedTuple):
     status: Any
 
 
-class Attempt(NamedTuple):
+class RadauAttempt(NamedTuple):
     """A step that is tried, with its Newton iteration."""
 
     end: Any
@@ -191,7 +191,7 @@ class RadauSteps(ImplicitSteps):
             Z = [z + change[i * n : (i + 1) * n] for i, z in enumerate(Z)]
         return Z
 
-    def attempt(self, f: Callable, c: RadauWalk) -> Attempt:
+    def attempt(self, f: Callable, c: RadauWalk) -> RadauAttempt:
         """Iterate from the prediction of a step."""
         y, one = value(c.y), plain_np.eye(len(c.y))
         asked, end, h = self.attempted(c, c.repeated)
@@ -202,9 +202,9 @@ class RadauSteps(ImplicitSteps):
         both = np.concatenate([np.concatenate([stay, -turn], 1), np.concatenate([turn, stay], 1)])
         v = self.converged(f, c, h, self.atol + np.abs(y) * self.rtol, (real, both))
         last_error = np.where(asked == c.size, c.last_error, NONE)
-        return Attempt(end, asked, h, last_error, J, factored, real, v)
+        return RadauAttempt(end, asked, h, last_error, J, factored, real, v)
 
-    def error(self, f: Callable, c: RadauWalk, e: Attempt):
+    def error(self, f: Callable, c: RadauWalk, e: RadauAttempt):
         """Return the norm of the error of a step; after a rejection the estimate is made better."""
         y, Z = value(c.y), e.iteration.Z
         moved = mixed([ERRORS], [Z[i] for i in STAGES])[0] / e.h

@@ -190,6 +190,12 @@ class Blocks:
             )
         return self.raw("entry", block, k, shape=())
 
+    def entries(self, names: np.ndarray, axis: int, k: int) -> np.ndarray:
+        """Return the elements k along an axis."""
+        rows = np.moveaxis(names, axis, -1)
+        found = [self.entry(self.vector(row), k) for row in rows.reshape(-1, rows.shape[-1])]
+        return np.array(found, np.int64).reshape(rows.shape[:-1])
+
     # --- blocks from names ---
 
     def pack(self, names: np.ndarray) -> int:

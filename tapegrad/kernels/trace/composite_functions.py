@@ -15,7 +15,7 @@ from .array_functions import symbolic_reduce
 from .symbolic import (
     ARRAYS,
     FUNCTIONS,
-    SHORT_AXIS,
+    MOST_SELECTS,
     Sym,
     apply_operation,
     as_real_symbol,
@@ -60,7 +60,7 @@ def searchsorted(a, v, side: str = "left") -> Sym:
     a, v, count = lifted(a, v, 0.0)
     n = len(a)
     behind = lambda x: np.logical_not((x >= v) if side == "left" else (x > v))
-    if n <= SHORT_AXIS:
+    if n <= MOST_SELECTS:
         return functools.reduce(lambda count, x: count + symbolic_where(behind(x), 1.0, 0.0), a, count)
     for step in [1 << k for k in reversed(range(n.bit_length()))]:  # bisection
         past = behind(a[count + (step - 1)]) & (count + step <= n)

@@ -45,7 +45,9 @@ class PolynomialPieces(FunctionOfOneNumber):
 
     def _at(self, t: Sym, nu: int = 0, extrapolate=None) -> Sym:
         x, c = self._held(self._theirs.x, self._theirs.c)
-        t, inside = within(t, x[0], x[-1], self._theirs.extrapolate if extrapolate is None else extrapolate)
+        t, inside = brought_inside(
+            t, x[0], x[-1], self._theirs.extrapolate if extrapolate is None else extrapolate
+        )
         at = searchsorted(x[1:-1], t, "right")
         s, degree = t - x[at], len(c) - 1
         out = lift(t.g, np.zeros(c.shape[2:]))
@@ -54,21 +56,23 @@ class PolynomialPieces(FunctionOfOneNumber):
         return out if inside is None else symbolic_where(inside, out, np.nan)
 
 
-def within(t: Sym, first: Sym, last: Sym, extrapolate) -> tuple:
+def brought_inside(t: Sym, first: Sym, last: Sym, extrapolate) -> tuple:
     """Return the point to evaluate, and the condition that it must meet, or None."""
     if extrapolate == "periodic":
         return first + (t - first) % (last - first), None
     return t, None if extrapolate else (t >= first) & (t <= last)
 
 
-class Spline(FunctionOfOneNumber):
+class BasisSpline(FunctionOfOneNumber):
     """A BSpline."""
 
     def _at(self, t: Sym, nu: int = 0, extrapolate=None) -> Sym:
         f = self._theirs
         knots, c = self._held(f.t, f.c)
         n, k = len(knots) - f.k - 1, f.k
-        t, inside = within(t, knots[k], knots[n], f.extrapolate if extrapolate is None else extrapolate)
+        t, inside = brought_inside(
+            t, knots[k], knots[n], f.extrapolate if extrapolate is None else extrapolate
+        )
         out = spline_value(knots, c, k, t, nu)
         return out if inside is None else symbolic_where(inside, out, np.nan)
 
@@ -161,7 +165,7 @@ STAND_INS: dict[type, type] = {
     **dict.fromkeys(
         (itp.UnivariateSpline, itp.InterpolatedUnivariateSpline, itp.LSQUnivariateSpline), FittedSpline
     ),
-    itp.BSpline: Spline,
+    itp.BSpline: BasisSpline,
     itp.interp1d: Interpolation,
     np.polynomial.Polynomial: Powers,
     np.poly1d: Powers,

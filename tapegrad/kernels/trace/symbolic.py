@@ -21,26 +21,16 @@ from ..._core.variable import Variable, variable
 from ...ops.declare import NUMPY, PRIMITIVES, ComposedScalar, GatedProduct, signature_of
 from ...ops.protocols import adapter_of, function_for
 from ..graph.blocks import ELEMENT
+from ..graph.booleans import BITWISE, LOGICAL
 from ..graph.lengths import WRITTEN
 from ..graph.nodes import OPERATIONS, Graph
 from ..graph.recipes import Recipe
 
-BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.bitwise_xor: "ne", np.invert: "not"}
-# NumPy's arithmetic of booleans; None: undefined
-LOGICAL = {
-    **BITWISE,
-    np.add: "or",
-    np.multiply: "and",
-    np.maximum: "or",
-    np.minimum: "and",
-    np.subtract: None,
-    np.negative: None,
-}
 FUNCTIONS: dict = {}  # NumPy or SciPy function -> ours
 COMPOSED: dict = {}  # ufunc -> ours
 REDUCE: dict = {}  # ufunc -> its reduction
 ARRAYS: dict = {}  # operation of ops/ on whole arrays -> ours, as used by rules
-SHORT_AXIS = 8  # elements, of which a chain of selects finds one
+MOST_SELECTS = 8  # elements of an axis, of which a chain of selects finds one
 COMPLEX: dict = {}  # "ufunc", "function" -> what `complex_numbers` does where an operand is complex
 
 
@@ -115,14 +105,6 @@ class Sym(Symbolic):
             return x.copy("K") if copy and x is self else x
         raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
 
-    def _entries(self, keys: tuple, at: int, i: "Sym") -> "Sym":
-        """Return the elements i along an axis."""
-        (k,) = as_real_symbol(i).node_list
-        kept = sum([isinstance(k, slice) for k in keys[:at]])
-        rows = np.moveaxis(self.ids[keys[:at] + (slice(None),) + keys[at + 1 :]], kept, -1)
-        found = [self.g.entry(self.g.vector(row), k) for row in rows.reshape(-1, rows.shape[-1])]
-        return Sym(self.g, np.array(found, np.int64).reshape(rows.shape[:-1]))
-
     def _as_move(name: Any):
         return lambda self, *args: Sym(self.g, getattr(self.ids, name)(*args))
 
@@ -167,8 +149,10 @@ class Sym(Symbolic):
         at = _symbolic_axis(keys)
         x, n, out = as_real_symbol(self), self.shape[at], np.nan
         i = symbolic_where(keys[at] < 0, keys[at] + n, keys[at])
-        if n > SHORT_AXIS and not self.is_bool and all([isinstance(k, (int, slice, Sym)) for k in keys]):
-            return x._entries(keys, at, i)
+        if n > MOST_SELECTS and not self.is_bool and all([isinstance(k, (int, slice, Sym)) for k in keys]):
+            rows = x.ids[keys[:at] + (slice(None),) + keys[at + 1 :]]
+            axis = sum([isinstance(k, slice) for k in keys[:at]])
+            return Sym(x.g, x.g.entries(rows, axis, as_real_symbol(i).node_list[0]))
         for k in range(n):
             out = symbolic_where(equal(i, k), Sym(self.g, x.ids[keys[:at] + (k,) + keys[at + 1 :]]), out)
         return symbolic_where(out, True, False) if self.is_bool else lift(self.g, out)

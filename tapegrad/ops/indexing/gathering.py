@@ -120,8 +120,8 @@ def concatenate(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
         return y
     if not all([np.can_cast(dtype_of(y), dtype, c) for c in ("same_kind", casting)]):
         raise ArgumentError(
-            f"numpy.concatenate: dtype={np.dtype(dtype)} would lose the derivative of {dtype_of(y)}; join, then "
-            "astype"
+            f"numpy.concatenate: dtype={np.dtype(dtype)} would lose the derivative of {dtype_of(y)}; join, "
+            "then astype"
         )
     return cast(y, np.dtype(dtype))
 

@@ -118,6 +118,7 @@ class Record(Trace):
         self.views = set()  # numbers of arrays that do not own their memory
         self.guards = {}
         self.asked = 0  # how often values were asked for
+        self.pulled = 0  # the most transforms that were open when a tape over it was swept
         self.adopted = []  # (handle, its array, number of the input)
         self.written = []
         self.constants = frozenset(map(id, constants))
