@@ -147,10 +147,8 @@ class Rebind(Shadow):
         kind = type(x)
         new = self.seen[id(x)] = object.__new__(kind)  # before what leads back to it
         own = state_of(x, kind)
-        put_state(
-            new,
-            {name: v if stand_ins.of_instance(type(v)) is not None else self(v) for name, v in own.items()},
-        )
+        theirs = lambda kind: stand_ins.of_instance(kind) is not None and not hasattr(kind, "_handed_back")
+        put_state(new, {name: v if theirs(type(v)) else self(v) for name, v in own.items()})
         return new
 
     def drawn(self, x: Any) -> Any:

@@ -920,6 +920,7 @@ FORCES = {
     "interp": lambda t: np.interp(t, HOURS, INFLOW),
     "CubicSpline": scipy.interpolate.CubicSpline(HOURS, INFLOW),
     "interp1d": scipy.interpolate.interp1d(HOURS, INFLOW),
+    "cubic interp1d": scipy.interpolate.interp1d(HOURS, INFLOW, "cubic"),
     "UnivariateSpline": scipy.interpolate.UnivariateSpline(HOURS, INFLOW, s=0),
     "step": lambda t: INFLOW[int(7.0 * t)],
     "Polynomial": np.polynomial.Polynomial([1.0, 0.3, -0.1]),

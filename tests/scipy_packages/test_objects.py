@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.interpolate
 import scipy.ndimage
 import scipy.optimize
@@ -290,3 +291,33 @@ def test_no_point_is_near():
     at = np.array([SCATTERED[3] + 1e-3, [0.5, 1000.0]])
     value, tangent = tg.jvp(lambda s: s * new(at, distance_upper_bound=1.0), (2.0,), (1.0,))
     np.testing.assert_array_equal([value, tangent], [2 * SCATTERED[3, 0], np.nan] * np.array([[1], [0.5]]))
+
+
+INNER_TIMES = np.linspace(0.0, 10.0, 12)
+INNER_VALUES = np.sin(INNER_TIMES) + 0.3 * INNER_TIMES - 1.0
+
+
+def cubic_at_a_root(v):
+    inner = scipy.interpolate.interp1d(INNER_TIMES, v, kind="cubic")
+    return scipy.optimize.brentq(lambda t: inner(t), 0.0, 9.0)
+
+
+def cubic_in_an_integral(v):
+    inner = scipy.interpolate.interp1d(INNER_TIMES, v, kind="cubic")
+    return scipy.integrate.quad(lambda t: inner(t), 0.0, 10.0)[0]
+
+
+def cubic_in_a_checkpoint(v):
+    inner = scipy.interpolate.interp1d(INNER_TIMES, v, kind="cubic")
+    return tg.checkpoint(lambda t: (inner(t) ** 2).sum())(np.array([1.3, 4.4]))
+
+
+@pytest.mark.parametrize("f", [cubic_at_a_root, cubic_in_an_integral, cubic_in_a_checkpoint])
+def test_an_object_of_the_library_within_another(f):
+    """A cubic interp1d holds a BSpline, whose arrays a search, an integral and a checkpoint take for theirs."""
+    expected = [(f(INNER_VALUES + h) - f(INNER_VALUES - h)) / 2e-5 for h in 1e-5 * np.eye(12)]
+    found = tg.grad(f)(INNER_VALUES)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    samples = np.stack([INNER_VALUES, 1.1 * INNER_VALUES])
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(samples)[0], found, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(tg.prepare(f, INNER_VALUES).grad(INNER_VALUES), found, rtol=1e-9, atol=1e-12)
