@@ -43,6 +43,11 @@ from .arguments import numpy_number
 from .products import vjp
 
 
+def is_theirs(kind: type) -> bool:
+    """Is it a class of SciPy's that has a counterpart, and not the counterpart?"""
+    return stand_ins.of_instance(kind) is not None and not hasattr(kind, "_handed_back")
+
+
 class Rebind(Shadow):
     """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the
     function."""
@@ -147,8 +152,7 @@ class Rebind(Shadow):
         kind = type(x)
         new = self.seen[id(x)] = object.__new__(kind)  # before what leads back to it
         own = state_of(x, kind)
-        theirs = lambda kind: stand_ins.of_instance(kind) is not None and not hasattr(kind, "_handed_back")
-        put_state(new, {name: v if theirs(type(v)) else self(v) for name, v in own.items()})
+        put_state(new, {name: v if is_theirs(type(v)) else self(v) for name, v in own.items()})
         return new
 
     def drawn(self, x: Any) -> Any:
