@@ -214,6 +214,8 @@ class NumberType(type):
     def __call__(cls, *args, **kwargs):
         name = f"__{cls.theirs.__name__}__"
         kind = type(args[0]) if len(args) == 1 else str
+        if cls.theirs is float and hasattr(kind, "real_number"):  # of a symbol of a kernel
+            return args[0].real_number
         if type(method := getattr(kind, name, None)) is types.FunctionType and kind not in HANDLES:
             if not is_subarray(x := args[0]) or own_method(x, name):
                 y = method(x)  # called from C it could return no tracked number
@@ -221,8 +223,6 @@ class NumberType(type):
                     return number(y, cls.theirs)
                 return cls.theirs(type(kind.__name__, (), {name: lambda _: y})())  # Python's error
         if not any_tracked(args):
-            if cls.theirs is float and args and hasattr(type(args[0]), "real_number"):  # a symbol of a kernel
-                return args[0].real_number
             if args and type(args[0]) in (str, bytes):
                 refuse_written(args[0], f"{cls.theirs.__name__}(text)")
             return cls.theirs(*args, **kwargs)

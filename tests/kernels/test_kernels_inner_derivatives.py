@@ -251,7 +251,7 @@ def test_what_is_kept_of_a_function_is_refused():
 def test_outside_of_a_trace_nothing_is_left():
     """A trace that fails leaves the transforms as they were."""
     with pytest.raises(KernelError):
-        kernels.map(lambda x: tg.grad(lambda y: y * int(y))(x))(A)
+        kernels.map(lambda x: tg.grad(lambda y: y * len(range(y)))(x))(A)
     assert tg.grad(lambda x: x**2)(3.0) == 6.0 and type(tg.grad(np.sin)(0.0)) is np.float64
 
 

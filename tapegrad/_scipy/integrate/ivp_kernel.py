@@ -120,12 +120,10 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
 
     def bound_to_values(self) -> tuple:
         """Return the same with the values of this call, unless samples have values of their own."""
-        handles = [live(x) for x, _ in self.call.first.handles]
-        with unconditional():
-            values = [values_of(x) for x in handles]
-        if not all([plain_np.shape(v) == tuple(shape(x)) for v, x in zip(values, handles, strict=True)]):
+        if any([t.visibility == SAMPLED for t in OPEN.hiding]):
             return self.copies, {"fun": self.fun, "events": self.events, "jac": self.jac, "args": self.args}
-        return self.bound_to(tuple(values))
+        with unconditional():
+            return self.bound_to(tuple([values_of(live(x)) for x, _ in self.call.first.handles]))
 
     def _made(self) -> tuple:
         return KernelCall, (self.call, self.steps, self.states, self.start)
