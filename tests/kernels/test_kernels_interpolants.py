@@ -71,6 +71,8 @@ OBJECTS = {
     "Akima1DInterpolator": itp.Akima1DInterpolator(KNOTS, VALUES),
     "PPoly": POWERS,
     "its derivative": POWERS.derivative(),
+    "PPoly, descending": itp.PPoly(RNG.normal(size=(4, 23)), KNOTS[::-1]),
+    "PPoly, descending, inside": itp.PPoly(RNG.normal(size=(2, 23)), KNOTS[::-1], extrapolate=False),
     "make_interp_spline": itp.make_interp_spline(KNOTS, VALUES),
     "linear spline": itp.make_interp_spline(KNOTS, VALUES, k=1),
     "spline of degree 5": itp.make_interp_spline(KNOTS, VALUES, k=5),
@@ -115,6 +117,18 @@ def test_derivatives_that_are_asked_for(name, nu):
 def test_an_object_of_several_functions():
     f = itp.CubicSpline(KNOTS, np.stack([VALUES, VALUES**2], 1))
     np.testing.assert_allclose(kernels.map(lambda t: f(t))(INSIDE), f(INSIDE).T, rtol=1e-9, atol=1e-9)
+
+
+def test_methods_and_numbers_that_are_known():
+    """What is called with plain numbers is SciPy's; results that are interpolants are taken as such."""
+    f = OBJECTS["CubicSpline"]
+    slope = lambda t: f.derivative()(t) * f(2.0) + f.integrate(1.0, 3.0) * f.x[1]
+    expected = f(INSIDE, 1) * f(2.0) + f.integrate(1.0, 3.0) * f.x[1]
+    np.testing.assert_allclose(kernels.map(slope)(INSIDE), expected, rtol=1e-9, atol=1e-9)
+    across = itp.CubicSpline(KNOTS, np.stack([VALUES, VALUES**2]), axis=1)
+    np.testing.assert_allclose(kernels.map(lambda t: across(t))(INSIDE), across(INSIDE), rtol=1e-9, atol=1e-9)
+    with pytest.raises(KernelError, match="axis 1"):
+        kernels.map(lambda t: across(np.stack([t, t])))(INSIDE)
 
 
 def test_a_coefficient_that_changes():

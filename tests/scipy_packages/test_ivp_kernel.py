@@ -953,10 +953,11 @@ def test_forced_equations_run_no_python(name):
 
 
 def test_a_spline_that_changes_between_replays():
+    """Also where it is called with a known number, and asked for an integral, which SciPy has to answer."""
     inflow = scipy.interpolate.CubicSpline(HOURS, INFLOW)
 
     def loss(k):
-        f = lambda t, y: k[0] * inflow(t) - k[1] * y
+        f = lambda t, y: k[0] * inflow(t) * inflow(0.5) - k[1] * y * inflow.integrate(0.0, 1.0)
         return scipy.integrate.solve_ivp(f, (0, 4), [0.5], t_eval=[4.0], rtol=1e-8).y[0, 0]
 
     p, k = tg.prepare(loss, K[:2]), np.array([0.9, 0.5])

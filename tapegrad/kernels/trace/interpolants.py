@@ -4,13 +4,13 @@ A bisection finds the piece in which a point lies. There the value is a sum of p
 B-splines, by de Boor's. Breakpoints and coefficients are constants of the kernel, or its parameters."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.interpolate as itp
 
 from ..._core.errors import KernelError
+from ..._core.variable import Variable
 from .composite_functions import searchsorted, symbolic_interp
 from .symbolic import Sym, lift, symbolic_where
 
@@ -18,16 +18,29 @@ from .symbolic import Sym, lift, symbolic_where
 class FunctionOfOneNumber:
     """The stand-in for an object of a library that is called with a number, or with a vector of them."""
 
-    def __init__(self, theirs: Any, read: Callable):
-        """`read` returns what stands for an array, or an object, that `theirs` holds."""
+    def __init__(self, theirs: Any, read: Any):
+        """`read` returns what stands for an array, or an object, that `theirs` holds (a `Rebuilder`)."""
         self._theirs, self._read = theirs, read
 
     def __getattr__(self, name: str):
-        return getattr(self._theirs, name)
+        value = getattr(self._theirs, name)
+        if not callable(value):
+            return self._read(value)
+        if not is_plain(self._theirs):
+            raise KernelError(
+                f"{type(self._theirs).__name__}.{name} in a kernel: call it outside, and capture the result"
+            )
+        return lambda *args, **kwargs: self._read(value(*args, **kwargs))
 
     def __call__(self, t, *args, **kwargs):
         if not isinstance(t, Sym):
-            raise KernelError(f"{type(self._theirs).__name__} in a kernel takes numbers of the kernel")
+            if is_plain(self._theirs):
+                return self._theirs(t, *args, **kwargs)
+            t = lift(self._read.g, t)
+        if t.ndim and getattr(self._theirs, "axis", 0):
+            raise KernelError(
+                f"{type(self._theirs).__name__} along axis {self._theirs.axis} in a kernel takes one number"
+            )
         self._g = t.g
         found = [self._at(v, *args, **kwargs) for v in t.reshape(-1)]
         return lift(t.g, found).reshape((*t.shape, *found[0].shape)) if t.ndim else found[0]
@@ -40,15 +53,24 @@ class FunctionOfOneNumber:
         raise NotImplementedError
 
 
+def is_plain(x: Any) -> bool:
+    """Does this object, with those that it holds, hold no Variables?"""
+    if isinstance(x, (tuple, list)):
+        return all(map(is_plain, x))
+    held = vars(x).values() if type(x) in STAND_INS else ()
+    return not isinstance(x, Variable) and all(map(is_plain, held))
+
+
 class PolynomialPieces(FunctionOfOneNumber):
-    """A PPoly: the sum of c[k, i] (t - x[i])^(K - k) in the piece i of ascending breakpoints x."""
+    """A PPoly: the sum of c[k, i] (t - x[i])^(K - k) in the piece i. Its breakpoints ascend or descend."""
 
     def _at(self, t: Sym, nu: int = 0, extrapolate=None) -> Sym:
         x, c = self._held(self._theirs.x, self._theirs.c)
+        way = symbolic_where(x[0] > x[-1], -1.0, 1.0)
         t, inside = brought_inside(
-            t, x[0], x[-1], self._theirs.extrapolate if extrapolate is None else extrapolate
+            t, x[0], x[-1], self._theirs.extrapolate if extrapolate is None else extrapolate, way
         )
-        at = searchsorted(x[1:-1], t, "right")
+        at = searchsorted(way * x[1:-1], way * t, "right")
         s, degree = t - x[at], len(c) - 1
         out = lift(t.g, np.zeros(c.shape[2:]))
         for k in range(degree + 1 - nu):
@@ -56,11 +78,11 @@ class PolynomialPieces(FunctionOfOneNumber):
         return out if inside is None else symbolic_where(inside, out, np.nan)
 
 
-def brought_inside(t: Sym, first: Sym, last: Sym, extrapolate) -> tuple:
+def brought_inside(t: Sym, first: Sym, last: Sym, extrapolate, way: Any = 1.0) -> tuple:
     """Return the point to evaluate, and the condition that it must meet, or None."""
     if extrapolate == "periodic":
         return first + (t - first) % (last - first), None
-    return t, None if extrapolate else (t >= first) & (t <= last)
+    return t, None if extrapolate else (way * (t - first) >= 0.0) & (way * (t - last) <= 0.0)
 
 
 class BasisSpline(FunctionOfOneNumber):
