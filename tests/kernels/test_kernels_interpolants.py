@@ -14,7 +14,9 @@ INSIDE = np.concatenate([RNG.uniform(KNOTS[0], KNOTS[-1], 40), KNOTS])
 POINTS = np.concatenate([INSIDE, [-1.0, 11.0, np.nan, np.inf, -np.inf]])
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 9, 10, 11, 17, 200])
+@pytest.mark.parametrize(
+    "n", [1, 8, 9, 17, *[pytest.param(n, marks=pytest.mark.long) for n in (2, 3, 10, 11, 200)]]
+)
 def test_searches_and_linear_tables_of_any_length(n):
     """Up to eight numbers by selects, beyond by bisection; the table is captured, or a parameter."""
     nodes, values = np.sort(RNG.uniform(0, 10, n)), RNG.normal(size=n)
@@ -91,7 +93,19 @@ OBJECTS = {
 }
 
 
-@pytest.mark.parametrize("name", OBJECTS)
+OFTEN = (
+    "CubicSpline",
+    "CubicSpline, inside",
+    "make_interp_spline",
+    "UnivariateSpline",
+    "interp1d",
+    "Polynomial",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.long) for name in OBJECTS]
+)
 def test_objects_that_a_kernel_captures(name):
     """Values, and slopes against differences: inside, at the knots, and beyond."""
     f = OBJECTS[name]
@@ -107,7 +121,7 @@ def test_objects_that_a_kernel_captures(name):
 
 
 @pytest.mark.parametrize("name", ["CubicSpline", "make_interp_spline", "UnivariateSpline"])
-@pytest.mark.parametrize("nu", [1, 2, 3, 4])
+@pytest.mark.parametrize("nu", [2, *[pytest.param(nu, marks=pytest.mark.long) for nu in (1, 3, 4)]])
 def test_derivatives_that_are_asked_for(name, nu):
     f = OBJECTS[name]
     found = kernels.map(lambda t: f(t, nu) * 1.0)(INSIDE[:40])
