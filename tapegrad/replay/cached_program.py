@@ -26,6 +26,7 @@ from .._transforms.arguments import overlapping
 from ..ops.linalg.factorizations import is_finite
 from .costs import (
     BLOCK_ELEMENTS,
+    CLEAR_REPLAYS,
     COMPILE_NS,
     EMITTED_REPLAY,
     FIRST_TEXT,
@@ -350,7 +351,7 @@ class CachedProgram:
             self.emitted = made
 
     def tried(self, values: list):
-        """A replay by one of two texts in turn.  The faster one stays."""
+        """A replay by one of two texts in turn.  The faster one stays, and soon if it takes less than half."""
         trial = self.trial  # (another thread may end it at once)
         if not trial:
             return self.emitted.run(*values)
@@ -358,7 +359,11 @@ class CachedProgram:
         begin = time.thread_time()
         found = text.run(*values)
         seconds.append(time.thread_time() - begin)
-        if self.trial and len(trial[-1][1]) >= TRIED_REPLAYS:
+        turns = len(trial[-1][1])
+        if self.trial and turns >= CLEAR_REPLAYS:
+            least, most = sorted([min(each[1]) for each in trial])
+            turns = turns if 2 * least >= most else TRIED_REPLAYS
+        if self.trial and turns >= TRIED_REPLAYS:
             self.emitted, self.trial = min(trial, key=lambda each: min(each[1]))[0], []
         return found
 

@@ -34,6 +34,7 @@ CALLS_PER_RECORDING = 10  # plain calls that take about as long as a recording
 UNATTEMPTED_REPLAYS = 15  # calls run as they are after others for which conditions failed, at most
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
 TRIED_REPLAYS = 8  # of each of two texts, after which the faster one stays
+CLEAR_REPLAYS = 3  # the same, where it takes less than half
 TOLD_CALLS = 3  # calls run as they are for one reason, before a warning tells it
 TOLD_WAITS = 30  # the same where another recording is not paid for
 CALLS_NAMED = 5  # operations that a report names, of those that Python does

@@ -248,6 +248,33 @@ def test_the_faster_of_two_texts_stays(faster, compile, monkeypatch):
     assert kept.emitted is texts[faster] and not kept.trial
 
 
+@pytest.mark.parametrize("share, replays", [(0.4, 6), (0.8, 16)])
+def test_a_trial_that_is_clear_is_short(share, replays, monkeypatch):
+    """Three replays by each of two texts, or eight, by a clock that the texts move."""
+    monkeypatch.setattr(cached_program, "TRIED_REPLAYS", TRIED_REPLAYS)
+    clock, x = [0.0], np.linspace(0.1, 1.0, 2000)
+    monkeypatch.setattr(cached_program.time, "thread_time", lambda: clock[0])
+    p = tg.prepare(lambda x: (np.sin(x) * np.exp(x)).sum(), x)
+    for _ in range(3):
+        p.grad(x)
+    kept = p.forms["grad"].programs[0]
+
+    class Timed:
+        def __init__(self, seconds, text):
+            self.seconds, self.text = seconds, text
+
+        def run(self, *values):
+            clock[0] += self.seconds
+            return self.text.run(*values)
+
+    texts = [Timed(seconds, kept.emitted) for seconds in (1.0, share)]
+    kept.trial, count = [(text, []) for text in texts], 0
+    while kept.trial:
+        p.grad(x)
+        count += 1
+    assert count == replays and kept.emitted is texts[1]
+
+
 def test_another_thread_may_end_the_trial():
     x = np.linspace(0.1, 1.0, 2000)
     f = lambda x: (np.sin(x) * np.exp(x)).sum()
