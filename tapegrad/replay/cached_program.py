@@ -351,7 +351,7 @@ class CachedProgram:
             self.emitted = made
 
     def tried(self, values: list):
-        """A replay by one of two texts in turn.  The faster one stays, and soon if it takes less than half."""
+        """A replay by one of two texts in turn.  The faster one stays, soon if it takes less than half."""
         trial = self.trial  # (another thread may end it at once)
         if not trial:
             return self.emitted.run(*values)
