@@ -362,9 +362,8 @@ class CachedProgram:
         turns = len(trial[-1][1])
         if self.trial and turns >= CLEAR_REPLAYS:
             least, most = sorted([min(each[1]) for each in trial])
-            turns = turns if 2 * least >= most else TRIED_REPLAYS
-        if self.trial and turns >= TRIED_REPLAYS:
-            self.emitted, self.trial = min(trial, key=lambda each: min(each[1]))[0], []
+            if turns >= TRIED_REPLAYS or 2 * least < most:
+                self.emitted, self.trial = min(trial, key=lambda each: min(each[1]))[0], []
         return found
 
     def refuse(self) -> None:

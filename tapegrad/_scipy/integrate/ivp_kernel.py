@@ -104,12 +104,12 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
             plain_np.arange(first + 1.0, last + 1.0).reshape(dims)
             for first, last, dims in zip(ends, ends[1:], shapes, strict=False)
         ]
-        self.copies, found = self.bound_to(tuple(rows))
-        self.fun, self.args = found["fun"], tuple(found.get("args") or ())
-        self.events = functions_of_events(found.get("events"))
-        self.jac = found.get("jac")
+        self.copies, self.given = self.bound_to(tuple(rows))
+        self.fun, self.args = self.given["fun"], tuple(self.given.get("args") or ())
+        self.events = functions_of_events(self.given.get("events"))
+        self.jac = self.given.get("jac")
         # of the states that the right-hand side takes
-        self.columns = (states, 1) if found.get("vectorized") else (states,)
+        self.columns = (states, 1) if self.given.get("vectorized") else (states,)
 
     def bound_to(self, values: tuple) -> tuple:
         """Return copies of the functions that hold Variables of these values, and the arguments."""
@@ -121,7 +121,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     def bound_to_values(self) -> tuple:
         """Return the same with the values of this call, unless samples have values of their own."""
         if any([t.visibility == SAMPLED for t in OPEN.hiding]):
-            return self.copies, {"fun": self.fun, "events": self.events, "jac": self.jac, "args": self.args}
+            return self.copies, self.given
         with unconditional():
             return self.bound_to(tuple([values_of(live(x)) for x, _ in self.call.first.handles]))
 
@@ -218,10 +218,10 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         """Does the right-hand side write captured arrays, to what its last call alone decides?
 
         Raise if it, an event function or jac= leaves anything else behind. They run on copies."""
-        copies, found = self.bound_to_values()
-        others = [*functions_of_events(found.get("events")), *([found["jac"]] if self.jac else [])]
-        args = tuple(found.get("args") or ())
-        functions = [ComposedFunction(with_arguments, f, *args) for f in (found["fun"], *others)]
+        copies, given = self.bound_to_values()  # (the copies live as long as their functions are called)
+        others = [*functions_of_events(given.get("events")), *([given["jac"]] if self.jac else [])]
+        args = tuple(given.get("args") or ())
+        functions = [ComposedFunction(with_arguments, f, *args) for f in (given["fun"], *others)]
         with on_plain_values(*functions) as (plain, (f, *rest)), plain_np.errstate(all="ignore"):
             t, y, left = self.start, plain_np.ones(self.columns), []
             found = [g.run(t, y.reshape(-1)) for g in rest]

@@ -183,12 +183,12 @@ class Blocks:
 
     def entry(self, block: int, k: int) -> int:
         """Return element k of a vector, where node k is a whole number; nan out of range."""
-        known, (n,) = self.args[k][0] if self.op[k] == "const" else None, self.shape[block]
-        if known is not None:
-            return (
-                self.node_of(int(self.names(block)[int(known)])) if 0 <= known < n else self.const(math.nan)
-            )
-        return self.raw("entry", block, k, shape=())
+        if self.op[k] != "const":
+            return self.raw("entry", block, k, shape=())
+        (known,), (n,) = self.args[k], self.shape[block]
+        if not (0 <= known < n and known == int(known)):
+            return self.const(math.nan)
+        return self.node_of(int(self.names(block)[int(known)]))
 
     def entries(self, names: np.ndarray, axis: int, k: int) -> np.ndarray:
         """Return the elements k along an axis."""

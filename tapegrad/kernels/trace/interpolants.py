@@ -23,6 +23,8 @@ class FunctionOfOneNumber:
         self._theirs, self._read = theirs, read
 
     def __getattr__(self, name: str):
+        if name.startswith("_"):
+            raise AttributeError(name)
         value = getattr(self._theirs, name)
         if not callable(value):
             return self._read(value)
@@ -41,13 +43,12 @@ class FunctionOfOneNumber:
             raise KernelError(
                 f"{type(self._theirs).__name__} along axis {self._theirs.axis} in a kernel takes one number"
             )
-        self._g = t.g
         found = [self._at(v, *args, **kwargs) for v in t.reshape(-1)]
         return lift(t.g, found).reshape((*t.shape, *found[0].shape)) if t.ndim else found[0]
 
     def _held(self, *xs) -> list[Sym]:
         """Return arrays that the object holds as symbols."""
-        return [lift(self._g, self._read(x)) for x in xs]
+        return [lift(self._read.g, self._read(x)) for x in xs]
 
     def _at(self, t: Sym) -> Sym:
         raise NotImplementedError
@@ -61,15 +62,23 @@ def is_plain(x: Any) -> bool:
     return not isinstance(x, Variable) and all(map(is_plain, held))
 
 
+def brought_inside(f: Any, extrapolate, t: Sym, first: Sym, last: Sym, way: Any = 1.0) -> tuple:
+    """Return the point at which to evaluate f, and the condition that it must meet, or None.
+
+    `extrapolate`: None for the setting of f. `way`: -1 where the breakpoints descend."""
+    extrapolate = f.extrapolate if extrapolate is None else extrapolate
+    if extrapolate == "periodic":
+        return first + (t - first) % (last - first), None
+    return t, None if extrapolate else (way * (t - first) >= 0.0) & (way * (t - last) <= 0.0)
+
+
 class PolynomialPieces(FunctionOfOneNumber):
     """A PPoly: the sum of c[k, i] (t - x[i])^(K - k) in the piece i. Its breakpoints ascend or descend."""
 
     def _at(self, t: Sym, nu: int = 0, extrapolate=None) -> Sym:
         x, c = self._held(self._theirs.x, self._theirs.c)
         way = symbolic_where(x[0] > x[-1], -1.0, 1.0)
-        t, inside = brought_inside(
-            t, x[0], x[-1], self._theirs.extrapolate if extrapolate is None else extrapolate, way
-        )
+        t, inside = brought_inside(self._theirs, extrapolate, t, x[0], x[-1], way)
         at = searchsorted(way * x[1:-1], way * t, "right")
         s, degree = t - x[at], len(c) - 1
         out = lift(t.g, np.zeros(c.shape[2:]))
@@ -78,23 +87,12 @@ class PolynomialPieces(FunctionOfOneNumber):
         return out if inside is None else symbolic_where(inside, out, np.nan)
 
 
-def brought_inside(t: Sym, first: Sym, last: Sym, extrapolate, way: Any = 1.0) -> tuple:
-    """Return the point to evaluate, and the condition that it must meet, or None."""
-    if extrapolate == "periodic":
-        return first + (t - first) % (last - first), None
-    return t, None if extrapolate else (way * (t - first) >= 0.0) & (way * (t - last) <= 0.0)
-
-
 class BasisSpline(FunctionOfOneNumber):
     """A BSpline."""
 
     def _at(self, t: Sym, nu: int = 0, extrapolate=None) -> Sym:
-        f = self._theirs
-        knots, c = self._held(f.t, f.c)
-        n, k = len(knots) - f.k - 1, f.k
-        t, inside = brought_inside(
-            t, knots[k], knots[n], f.extrapolate if extrapolate is None else extrapolate
-        )
+        k, (knots, c) = self._theirs.k, self._held(self._theirs.t, self._theirs.c)
+        t, inside = brought_inside(self._theirs, extrapolate, t, knots[k], knots[len(knots) - k - 1])
         out = spline_value(knots, c, k, t, nu)
         return out if inside is None else symbolic_where(inside, out, np.nan)
 
@@ -136,7 +134,7 @@ class FittedSpline(FunctionOfOneNumber):
 
 
 class Interpolation(FunctionOfOneNumber):
-    """An interp1d, linear or by a spline, along the first or only axis."""
+    """An interp1d of numbers, linear or by a spline."""
 
     def _at(self, t: Sym) -> Sym:
         f = self._theirs
